@@ -12,7 +12,7 @@ from ...strategies.types import FLOATS, VarType, to_var_type
 from ..program.variable import Variable
 from .arguments import Floats, integer
 from .helper import constant_layer, layer, layers
-from .numbers import several_numbers
+from .numbers import numbers_of
 from .shape import cast, fill_constant
 from .tensors import sizes_of
 
@@ -124,10 +124,9 @@ def randint(
     kind = to_var_type(dtype)
     if kind not in _INTEGERS:
         raise InvalidType(f"randint: dtype must be int32 or int64, got {dtype!r}.")
-    slots = ("ShapeTensor", "ShapeTensorList", "shape", "shape", "randint")
-    inputs, attrs = several_numbers(shape, *slots)
-    attrs |= {"low": low, "high": high, "dtype": int(kind), "seed": seed}
-    return constant_layer("randint", name, **inputs, **attrs)
+    fields = numbers_of("randint", "shape", shape)
+    fields |= {"low": low, "high": high, "dtype": int(kind), "seed": seed}
+    return constant_layer("randint", name, **fields)
 
 
 def randperm(n: int, dtype: Any = "int64", seed: int = 0, name: str | None = None) -> Variable:

@@ -213,7 +213,10 @@ def _take(slots: Sequence[Slot], fields: dict[str, Any]) -> dict[str, Any]:
 
 
 # Kinds of attributes -> what returns a number of that kind, or refuses it
-NUMBERS: Mapping[str, Callable[[Any, str, str], Any]] = {"int": integer, "float": number}
+NUMBERS: Mapping[str, Callable[[Any, str, str], Any]] = {
+    **dict.fromkeys(("int", "Positive", "NotNegative"), integer),
+    "float": number,
+}
 
 # Parameters that are computed from others, by the kind of attribute that asks for them.
 COMPOSED: dict[

@@ -9,7 +9,7 @@ from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
 from .arguments import Floats, integer, variables_of
 from .helper import LayerHelper, layer
-from .numbers import several_numbers
+from .numbers import numbers_of
 from .tensors import sizes_of
 
 
@@ -43,19 +43,15 @@ def crop_tensor(
         InvalidValue: a size is 0 or below -1, or an offset is below 0.
     """
     offsets = [0] * x.ndim if offsets is None else offsets
-    inputs: dict[str, Any] = {"X": x}
-    attrs: dict[str, Any] = {}
-    for name_, numbers in (("shape", shape), ("offsets", offsets)):
-        slot = name_.title()
-        slots = (slot, f"{slot}Tensor", name_, name_, "crop_tensor")
-        variables, plain = several_numbers(numbers, *slots)
-        for i, size in enumerate(plain.get(name_, ()) if not variables else ()):
-            if size < -1 or (size == 0 and name_ == "shape") or (size < 0 and name_ == "offsets"):
-                least = "above 0, or -1" if name_ == "shape" else "0 or above"
-                raise InvalidValue(f"crop_tensor: {name_}[{i}] must be {least}, got {size}.")
-        inputs.update(variables)
-        attrs.update(plain)
-    return layer("crop_tensor", name, **inputs, **attrs)
+    fields: dict[str, Any] = {}
+    for attr, numbers in (("shape", shape), ("offsets", offsets)):
+        own = numbers_of("crop_tensor", attr, numbers)
+        for i, size in enumerate(own[attr] if own.keys() == {attr} else ()):
+            if size < -1 or (size == 0 and attr == "shape") or (size < 0 and attr == "offsets"):
+                least = "above 0, or -1" if attr == "shape" else "0 or above"
+                raise InvalidValue(f"crop_tensor: {attr}[{i}] must be {least}, got {size}.")
+        fields |= own
+    return layer("crop_tensor", name, x=x, **fields)
 
 
 def pad_constant_like(

@@ -12,7 +12,7 @@ from ..program.variable import Variable
 from .arguments import integer, known_sizes, of_family, variables_of
 from .helper import LayerHelper, layer
 from .initializer import ConstantInitializer
-from .numbers import real_number
+from .numbers import numbers_of
 from .param_attr import ParamAttr
 
 
@@ -132,7 +132,6 @@ def batch_norm(
         )
         for moving_name, start in ((moving_mean_name, 0.0), (moving_variance_name, 1.0))
     ]
-    inputs, attrs = real_number(momentum, "MomentumTensor", "momentum", "momentum", "batch_norm")
     *_, y = helper.layers(
         "batch_norm",
         "SavedMean SavedVariance Y",
@@ -148,8 +147,7 @@ def batch_norm(
         is_test=is_test,
         data_layout=data_layout,
         use_global_stats=use_global_stats,
-        **inputs,
-        **attrs,
+        **numbers_of("batch_norm", "momentum", momentum),
     )
     return helper.activate(y, act)
 

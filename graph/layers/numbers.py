@@ -9,64 +9,62 @@ import numpy as np
 
 from ...strategies.errors import InvalidType
 from ...strategies.types import INTEGERS, VarType
+from ..ops.registry import OPS
 from ..program.variable import Variable
 from .arguments import integer
 from .helper import LayerHelper
 
-Slots = dict[str, Any]
 
+def numbers_of(
+    op_type: str,
+    attr: str,
+    value: Any,
+    layer: str = "",
+    argument: str = "",
+    owner: LayerHelper | None = None,
+) -> dict[str, Any]:
+    """Return the fields by which an op has numbers: an attribute, or the slots that it declares for it.
 
-def one_number(value: Any, slot: str, attr: str, argument: str, layer: str) -> tuple[Slots, Slots]:
-    """Return (inputs, attributes) for a whole number or a Variable that holds it."""
+    ``value`` is a number, or a Variable that holds it; where the op takes several, a list of whole numbers and
+    Variables, or one Variable with all of them. In the attribute -1 stands where the list has a Variable.
+    Numbers beside Variables are named after ``owner``. Errors name ``layer`` and ``argument``: unless they are
+    passed, the op and the attribute.
+
+    Raises:
+        InvalidType: ``value`` is none of these, or holds something else.
+    """
+    op = OPS[op_type]
+    layer, argument = layer or op_type, argument or attr
+    slots = [slot for slot in op.input_slots if op.numbers.get(slot.name) == attr]
+    each = next((slot.name for slot in slots if slot.duplicable), "")
+    is_real = op.record.declared().kinds[attr] == "float"
     if isinstance(value, Variable):
-        return {slot: _integral(value, argument, layer)}, {}
-    return {}, {attr: integer(value, argument, layer)}
+        whole = next(slot.name for slot in slots if not slot.duplicable)
+        return {whole: value if is_real else _integral(value, argument, layer)}
+    if not each:
+        return {attr: (_real if is_real else integer)(value, argument, layer)}
+    if not isinstance(value, (list, tuple, np.ndarray)):
+        raise InvalidType(
+            f"{layer}: {argument} must be a list, a tuple or a Variable, "
+            f"got {value!r} ({type(value).__name__})."
+        )
+    items = [
+        _integral(v, argument, layer) if isinstance(v, Variable) else integer(v, argument, layer)
+        for v in value
+    ]
+    plain = [-1 if isinstance(v, Variable) else v for v in items]
+    if not any(isinstance(v, Variable) for v in items):
+        return {attr: plain}
+    return {each: as_variables(items, owner), attr: plain}
 
 
-def real_number(value: Any, slot: str, attr: str, argument: str, layer: str) -> tuple[Slots, Slots]:
-    """Return (inputs, attributes) for a number or a Variable that holds it."""
-    if isinstance(value, Variable):
-        return {slot: value}, {}
+def _real(value: Any, argument: str, layer: str) -> float:
     if isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
         raise InvalidType(
             f"{layer}: {argument} must be a number or a Variable, "
             f"got {value!r} ({type(value).__name__})."
         )
-    return {}, {attr: float(value)}
-
-
-def several_numbers(
-    values: Any,
-    slot: str,
-    list_slot: str,
-    attr: str,
-    argument: str,
-    layer: str,
-    helper: LayerHelper | None = None,
-) -> tuple[Slots, Slots]:
-    """Return (inputs, attributes) for a list of whole numbers and Variables, or one Variable with all of them.
-
-    In the attribute -1 stands where the list has a Variable. Numbers beside Variables are named after
-    ``helper``.
-
-    Raises:
-        InvalidType: ``values`` is neither, or holds something else.
-    """
-    if isinstance(values, Variable):
-        return {slot: _integral(values, argument, layer)}, {}
-    if not isinstance(values, (list, tuple, np.ndarray)):
-        raise InvalidType(
-            f"{layer}: {argument} must be a list, a tuple or a Variable, "
-            f"got {values!r} ({type(values).__name__})."
-        )
-    items = [
-        _integral(v, argument, layer) if isinstance(v, Variable) else integer(v, argument, layer)
-        for v in values
-    ]
-    plain = [-1 if isinstance(v, Variable) else v for v in items]
-    if not any(isinstance(v, Variable) for v in items):
-        return {}, {attr: plain}
-    return {list_slot: as_variables(items, helper)}, {attr: plain}
+    return float(value)
 
 
 def as_variables(items: Sequence[Any], owner: LayerHelper | None = None) -> list[Variable]:

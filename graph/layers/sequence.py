@@ -10,7 +10,7 @@ from ...strategies.types import to_var_type
 from ..program.variable import Variable
 from .arguments import Floats, check_variable, integer, known_sizes
 from .helper import LayerHelper, constant_layer, layer, layers
-from .numbers import one_number
+from .numbers import numbers_of
 
 
 def sequence_pool(
@@ -96,8 +96,8 @@ def sequence_mask(
     """
     number = to_var_type(dtype)
     longest = -1 if maxlen is None else maxlen
-    slots, attrs = one_number(longest, "MaxLenTensor", "maxlen", "maxlen", "sequence_mask")
-    return constant_layer("sequence_mask", name, x=x, **slots, **attrs, out_dtype=int(number))
+    fields = numbers_of("sequence_mask", "maxlen", longest)
+    return constant_layer("sequence_mask", name, x=x, **fields, out_dtype=int(number))
 
 
 def lod_reset(x: Variable, y: Variable | None = None, target_lod: Any = None) -> Variable:

@@ -13,7 +13,7 @@ from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
 from .arguments import check_variable, integer, variables_of
 from .helper import LayerHelper, constant_layer, layer, layers
-from .numbers import one_number, several_numbers
+from .numbers import numbers_of
 
 
 def mean(x: Variable, name: str | None = None) -> Variable:
@@ -53,11 +53,10 @@ def sum(x: Variable | Sequence[Variable]) -> Variable:
     return sums([x] if isinstance(x, Variable) else x)
 
 
-def _view(
-    helper: LayerHelper, op_type: str, x: Variable, attrs: dict[str, Any], inputs: Any = None
-) -> Variable:
-    """Append an op that keeps the elements; XShape remembers the old shape for the gradient."""
-    return helper.layers(op_type, "Out XShape", "XShape", x=x, **(inputs or {}), **attrs)[0]
+def _view(helper: LayerHelper, x: Variable, **fields: Any) -> Variable:
+    """Append the second form of an op that keeps the elements: XShape has the old shape, for the gradient."""
+    op_type = helper.layer_type.removesuffix("2") + "2"
+    return helper.layers(op_type, "Out XShape", "XShape", x=x, **fields)[0]
 
 
 def reshape(
@@ -74,44 +73,40 @@ def reshape(
     first: what it leaves open is built with the sizes of ``shape``. ``inplace``: ``x`` itself has the other
     shape from here on, and is returned.
     """
-    slots = "Shape", "ShapeTensor", "shape"
-    inputs, attrs = several_numbers(shape, *slots, "shape", "reshape")
+    fields = numbers_of("reshape2", "shape", shape, "reshape")
     if actual_shape is not None:
-        inputs, numbers = several_numbers(actual_shape, *slots, "actual_shape", "reshape")
-        attrs = {**attrs, **numbers}
+        numbers = numbers_of("reshape2", "shape", actual_shape, "reshape", "actual_shape")
+        fields = {"shape": fields.get("shape"), **numbers}
     helper = LayerHelper("reshape2", name)
-    fields = {**inputs, "out": x if inplace else None}
-    return helper.activate(_view(helper, "reshape2", x, attrs, fields), act)
+    return helper.activate(_view(helper, x, out=x if inplace else None, **fields), act)
 
 
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
     """Dimension i of the result is dimension ``perm[i]`` of x."""
-    return _view(LayerHelper("transpose", name), "transpose2", x, {"axis": list(perm)})
+    return _view(LayerHelper("transpose", name), x, axis=list(perm))
 
 
 def squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Variable:
     """Drop dimensions of size 1."""
-    return _view(LayerHelper("squeeze", name), "squeeze2", input, {"axes": list(axes)})
+    return _view(LayerHelper("squeeze", name), input, axes=list(axes))
 
 
 def unsqueeze(input: Variable, axes: Any, name: str | None = None) -> Variable:
     """Insert dimensions of size 1, at an axis or several (numbers or Variables)."""
     axes = [axes] if isinstance(axes, int) else axes
-    slots = ("AxesTensor", "AxesTensorList", "axes", "axes", "unsqueeze")
-    inputs, attrs = several_numbers(axes, *slots)
-    return _view(LayerHelper("unsqueeze2", name), "unsqueeze2", input, attrs, inputs)
+    fields = numbers_of("unsqueeze2", "axes", axes, "unsqueeze")
+    return _view(LayerHelper("unsqueeze2", name), input, **fields)
 
 
 def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
     """A matrix: dimensions before ``axis`` are rows."""
-    return _view(LayerHelper("flatten", name), "flatten2", x, {"axis": axis})
+    return _view(LayerHelper("flatten", name), x, axis=axis)
 
 
 def concat(input: Sequence[Variable], axis: Any = 0, name: str | None = None) -> Variable:
     """Join tensors along a dimension (a number or a Variable)."""
     parts = variables_of(input, "input", "concat")
-    inputs, attrs = one_number(axis, "AxisTensor", "axis", "axis", "concat")
-    return layer("concat", name, x=parts, **inputs, **attrs)
+    return layer("concat", name, x=parts, **numbers_of("concat", "axis", axis))
 
 
 def split(
@@ -123,17 +118,16 @@ def split(
     if not isinstance(dim, Variable):
         dim = integer(dim, "dim", "split")
         dim = dim + len(input.shape) if dim < 0 else dim
-    inputs, attrs = one_number(dim, "AxisTensor", "axis", "dim", "split")
+    fields = numbers_of("split", "axis", dim, argument="dim")
     if isinstance(num_or_sections, int):
-        attrs["num"] = count = integer(num_or_sections, "num_or_sections", "split")
+        fields["num"] = count = integer(num_or_sections, "num_or_sections", "split")
     else:
         if isinstance(num_or_sections, Variable):
             raise InvalidType("split: num_or_sections must be an int, a list or a tuple.")
-        slots = ("", "SectionsTensorList", "sections", "num_or_sections", "split")
-        sizes, sections = several_numbers(num_or_sections, *slots)
-        inputs, attrs, count = {**inputs, **sizes}, {**attrs, **sections}, len(num_or_sections)
+        fields |= numbers_of("split", "sections", num_or_sections, argument="num_or_sections")
+        count = len(num_or_sections)
     parts = [helper.new(input.dtype) for _ in range(count)]
-    helper.layers("split", "", x=input, out=parts, **inputs, **attrs)
+    helper.layers("split", "", x=input, out=parts, **fields)
     return parts
 
 
@@ -145,24 +139,23 @@ def stack(x: Sequence[Variable], axis: int = 0) -> Variable:
 
 def slice(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Variable:
     """Elements ``starts`` to ``ends`` (numbers or Variables) of each of ``axes``."""
-    inputs: dict[str, Any] = {"Input": input}
-    attrs: dict[str, Any] = {"axes": list(axes), "infer_flags": [1] * len(axes)}
-    for name, slot, bounds in (("starts", "Starts", starts), ("ends", "Ends", ends)):
-        slots = (f"{slot}Tensor", f"{slot}TensorList", name, name, "slice")
-        variables, numbers = several_numbers(bounds, *slots)
-        if variables:
-            attrs["infer_flags"] = [-1] * len(axes)
-        inputs.update(variables)
-        attrs.update(numbers)
-    return layer("slice", **inputs, **attrs)
+    return window("slice", input, list(axes), starts=starts, ends=ends)
+
+
+def window(op_type: str, x: Variable, axes: list[int], **bounds: Any) -> Variable:
+    """Append an op that takes a part of ``x``; ``bounds``, by attribute, are numbers or Variables."""
+    fields: dict[str, Any] = {}
+    for attr, numbers in bounds.items():
+        fields |= numbers_of(op_type, attr, numbers)
+    known = 1 if fields.keys() == bounds.keys() else -1
+    return layer(op_type, input=x, axes=axes, infer_flags=[known] * len(axes), **fields)
 
 
 def expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
     """Repeat dimension i ``expand_times[i]`` times (numbers or Variables)."""
-    slots = ("ExpandTimes", "expand_times_tensor", "expand_times", "expand_times", "expand")
     helper = LayerHelper("expand", name)
-    inputs, attrs = several_numbers(expand_times, *slots, helper)
-    return helper.layer("expand", x=x, **inputs, **attrs)
+    fields = numbers_of("expand", "expand_times", expand_times, owner=helper)
+    return helper.layer("expand", x=x, **fields)
 
 
 def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
@@ -181,9 +174,8 @@ def one_hot_v2(input: Variable, depth: Any, allow_out_of_range: bool = False) ->
 
 
 def _one_hot(op_type: str, input: Variable, depth: Any, allow_out_of_range: bool) -> Variable:
-    inputs, attrs = one_number(depth, "depth_tensor", "depth", "depth", "one_hot")
-    attrs["allow_out_of_range"] = allow_out_of_range
-    return constant_layer(op_type, x=input, **inputs, **attrs)
+    fields = numbers_of(op_type, "depth", depth, "one_hot")
+    return constant_layer(op_type, x=input, allow_out_of_range=allow_out_of_range, **fields)
 
 
 def topk(input: Variable, k: Any, name: str | None = None) -> tuple[Variable, Variable]:
@@ -191,9 +183,9 @@ def topk(input: Variable, k: Any, name: str | None = None) -> tuple[Variable, Va
 
     No gradient passes, as in Paddle 1.x, unless ``stop_gradient`` of the first result is set to False.
     """
-    inputs, attrs = one_number(k, "K", "k", "k", "topk")
     slots = "Out Indices"
-    values, indices = layers("top_k", name, slots, slots, x=input, **inputs, **attrs)
+    fields = numbers_of("top_k", "k", k, "topk")
+    values, indices = layers("top_k", name, slots, slots, x=input, **fields)
     return values, indices
 
 
@@ -224,11 +216,10 @@ def fill_constant(
     helper = LayerHelper("fill_constant")
     kind = to_var_type(dtype)
     out = helper.new(kind) if out is None else out
-    slots = ("ShapeTensor", "ShapeTensorList", "shape", "shape", "fill_constant")
-    inputs, attrs = several_numbers(shape, *slots)
-    attrs |= {"dtype": int(kind), "force_cpu": force_cpu}
+    fields = numbers_of("fill_constant", "shape", shape)
+    fields |= {"dtype": int(kind), "force_cpu": force_cpu}
     if isinstance(value, Variable):
-        inputs["ValueTensor"] = value
+        fields["ValueTensor"] = value
     else:
         integral = kind in (VarType.INT32, VarType.INT64)
         try:
@@ -239,8 +230,8 @@ def fill_constant(
             ) from None
         if integral and not math.isfinite(number):
             raise InvalidValue(f"fill_constant: no {kind.name} is {value!r}. Use a whole number.")
-        attrs |= {"value": number, "str_value": str(int(value) if integral else number)}
-    helper.layers("fill_constant", "", out=out, **inputs, **attrs)
+        fields |= {"value": number, "str_value": str(int(value) if integral else number)}
+    helper.layers("fill_constant", "", out=out, **fields)
     out.stop_gradient = True
     return out
 

@@ -12,8 +12,8 @@ from ..program.variable import Variable
 from .arguments import check_variable
 from .helper import LayerHelper, constant_layer, layer, layers
 from .initializer import ConstantInitializer
-from .numbers import several_numbers
-from .shape import fill_constant, sums
+from .numbers import numbers_of
+from .shape import fill_constant, sums, window
 
 
 def sizes_of(shape: Any, layer: str) -> list[int]:
@@ -144,10 +144,7 @@ def _draw(op_type: str, shape: Any, dtype: Any, attrs: dict[str, Any]) -> Variab
     kind = to_var_type(dtype)
     if kind not in (VarType.FP32, VarType.FP64):
         raise InvalidType(f"{op_type}: dtype must be float32 or float64, got {dtype!r}.")
-    slots = ("ShapeTensor", "ShapeTensorList", "shape", "shape", op_type)
-    inputs, sizes = several_numbers(shape, *slots)
-    attrs |= {**sizes, "dtype": int(kind)}
-    return layer(op_type, **inputs, **attrs)
+    return layer(op_type, **numbers_of(op_type, "shape", shape), **attrs, dtype=int(kind))
 
 
 def gaussian_random(
@@ -204,18 +201,8 @@ def strided_slice(
     input: Variable, axes: Sequence[int], starts: Any, ends: Any, strides: Any
 ) -> Variable:
     """Every ``strides``-th element from ``starts`` to ``ends`` of each of ``axes``."""
-    inputs: dict[str, Any] = {"Input": input}
-    attrs: dict[str, Any] = {"axes": sizes_of(axes, "strided_slice: axes")}
-    attrs["infer_flags"] = [1] * len(attrs["axes"])
-    for slot, bounds in (("Starts", starts), ("Ends", ends), ("Strides", strides)):
-        name = slot.lower()
-        slots = (f"{slot}Tensor", f"{slot}TensorList", name, name, "strided_slice")
-        variables, numbers = several_numbers(bounds, *slots)
-        if variables:
-            attrs["infer_flags"] = [-1] * len(attrs["axes"])
-        inputs.update(variables)
-        attrs.update(numbers)
-    return layer("strided_slice", **inputs, **attrs)
+    bounds = {"starts": starts, "ends": ends, "strides": strides}
+    return window("strided_slice", input, sizes_of(axes, "strided_slice: axes"), **bounds)
 
 
 def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:

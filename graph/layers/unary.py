@@ -7,7 +7,7 @@ from typing import Any
 from ..program.variable import Variable
 from .arguments import of_family
 from .helper import LayerHelper, layer, layers
-from .numbers import real_number
+from .numbers import numbers_of
 
 
 def _of_elements(op_type: str, x: Variable, name: str | None = None) -> Variable:
@@ -106,15 +106,13 @@ def hard_swish(
 
 def pow(x: Variable, factor: Any = 1.0, name: str | None = None) -> Variable:
     """x to the power ``factor`` (a number or a Variable)."""
-    inputs, attrs = real_number(factor, "FactorTensor", "factor", "factor", "pow")
-    return layer("pow", name, x=x, **inputs, **attrs)
+    return layer("pow", name, x=x, **numbers_of("pow", "factor", factor))
 
 
 def clip(x: Variable, min: Any, max: Any, name: str | None = None) -> Variable:
     """x cut to [min, max] (numbers or Variables)."""
-    low, attrs = real_number(min, "Min", "min", "min", "clip")
-    high, high_attrs = real_number(max, "Max", "max", "max", "clip")
-    return layer("clip", name, x=x, **low, **high, **attrs, **high_attrs)
+    low, high = (numbers_of("clip", attr, value) for attr, value in (("min", min), ("max", max)))
+    return layer("clip", name, x=x, **low, **high)
 
 
 def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Variable:
@@ -139,9 +137,9 @@ def scale(
 ) -> Variable:
     """scale x + bias, or scale (x + bias); ``scale`` is a number or a Variable."""
     helper = LayerHelper("scale", name)
-    inputs, attrs = real_number(scale, "ScaleTensor", "scale", "scale", "scale")
-    attrs |= {"bias": float(bias), "bias_after_scale": bias_after_scale}
-    return helper.activate(helper.layer("scale", x=x, **inputs, **attrs), act)
+    attrs = {"bias": float(bias), "bias_after_scale": bias_after_scale}
+    out = helper.layer("scale", x=x, **numbers_of("scale", "scale", scale), **attrs)
+    return helper.activate(out, act)
 
 
 def dropout(

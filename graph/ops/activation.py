@@ -305,15 +305,10 @@ define(
 )
 
 
-def pow_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X."""
-    return {"Out": op.spec("X"), "X@GRAD": op.spec("X")}
-
-
 define(
     "pow",
     record_of("x factor_tensor?", "out", factor=1.0),
-    pow_shape,
+    same(),
     numbers={"FactorTensor": "factor"},
     scalar=lambda x, *, factor: x**factor,
     samples=(sample({"X": uniform(3, 4, low=0.5, high=2.0)}, factor=2.5),),
@@ -321,7 +316,6 @@ define(
         "x factor_tensor d_out",
         "d_x",
         numbers={"FactorTensor": "factor"},
-        shape=pow_shape,
         scalar=lambda x, d_out, *, factor: d_out * factor * x ** (factor - 1),
     ),
 )
@@ -332,7 +326,7 @@ def clip_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(
         op.attr("min") <= op.attr("max"), f"min={op.attr('min')} is above max={op.attr('max')}"
     )
-    return {"Out": op.spec("X"), "X@GRAD": op.spec("X")}
+    return {"Out": op.spec("X")}
 
 
 define(
@@ -348,7 +342,6 @@ define(
         "x min_tensor max_tensor d_out",
         "d_x",
         numbers={"Min": "min", "Max": "max"},
-        shape=clip_shape,
         scalar=lambda x, d_out, *, min, max: e.where((x > min) & (x < max), d_out, 0),
     ),
 )

@@ -8,7 +8,7 @@ What the backward pass keeps of them are the maximum and the sum of each row, wi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,8 +16,6 @@ from .operands import Input, Operands, Output
 from .registry import Inference, Op, Spec, Specs, define
 from .rules import merge_dims, of_shape, statistic
 from .samples import normal, sample, table
-
-LAYOUTS = ("bhtd", "bthd", "packed")
 
 RULED_OUT = -1e4  # with this or less added to its score, the weight of a key is zero
 # ``layout``: the order of dimensions of Q, K, V and Out. bhtd may have fewer leading dimensions; with packed,
@@ -50,7 +48,6 @@ def _to_heads(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
 def _operands(op: Inference) -> list[tuple[int, ...]]:
     """Return the shapes of Q, K and V with heads before rows."""
     layout = op.attr("layout")
-    op.require(layout in LAYOUTS, f"layout must be one of {LAYOUTS}")
     q = op.shape("Q")
     if layout == "packed":
         op.require(len(q) == 5 and q[2] == 3, "packed Q must be [B, T, 3, H, D]")
@@ -118,7 +115,7 @@ class FusedDotProductAttention(Operands):
     v: Input | None
     mask: Input | None
     scale: float = 1.0
-    layout: str = "bhtd"
+    layout: Literal["bhtd", "bthd", "packed"] = "bhtd"
     mask_axis: int = -1
     causal: bool = False
     dropout: Mapping[str, Any] = {}

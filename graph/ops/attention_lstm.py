@@ -11,9 +11,8 @@ from .lod import like
 from .lstm import check_activations, check_state
 from .operands import Input, Offsets, Operands, Output, named
 from .registry import Inference, Specs, define
-from .rules import match, of_shape, product
+from .rules import match, of_shape, one_level, product
 from .samples import normal, offsets, sample
-from .sequence import one_level
 
 
 class AttentionLstm(Operands):

@@ -15,7 +15,7 @@ import numpy as np
 from ...strategies.types import VarType
 from .lod import Lods, no_sequences
 from .lod_levels import absolute
-from .operands import Input, Offsets, Operands, Output, named
+from .operands import Input, NotNegative, Offsets, Operands, Output, Positive, named
 from .registry import OFFSETS, Inference, Spec, Specs, define
 from .rules import hold_floats, match, of_shape
 from .samples import integers, normal, offsets, sample, uniform
@@ -26,9 +26,9 @@ class Candidates(Operands):
     pre_scores: Input = named("pre_scores")
     ids: Input | None = named("ids")
     scores: Input = named("scores")
-    level: int = 0
-    beam_size: int = 0
-    end_id: int = 0
+    level: NotNegative = 0
+    beam_size: Positive = 0
+    end_id: NotNegative = 0
     is_accumulated: bool = True
 
 
@@ -101,9 +101,6 @@ def _rows(op: Inference) -> int:
     hold_floats(op, "scores", "pre_scores")
     for slot in filter(op.has, ("pre_ids", "ids")):
         op.require(op.spec(slot).dtype == VarType.INT64, f"{slot} must hold int64")
-    op.require(op.attr("beam_size") > 0, f"beam_size must be 1 or more, got {op.attr('beam_size')}")
-    op.require(op.attr("end_id") >= 0, f"end_id must not be negative, got {op.attr('end_id')}")
-    op.require(op.attr("level") >= 0, f"level must not be negative, got {op.attr('level')}")
     return op.shape("scores")[0]
 
 
@@ -167,8 +164,6 @@ define(
         sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=2, level=1, end_id=1),
     ),
     refuses=(
-        sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=0),
-        sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=2, end_id=-1),
         sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=2, level=2),
         sample({**_STEP, "scores@LOD": [offsets(2, 2)]}, beam_size=2),
         sample(_STEP, beam_size=2),

@@ -20,6 +20,7 @@ from .operands import Array, Input, Offsets, Operands, Output
 from .registry import Inference, Spec, Specs, define
 from .rules import hold_floats, known_operands, match, of_shape
 from .samples import offsets, sample, table, uniform
+from .shapes import Sized, counted
 
 _AT_ONCE = 64  # boxes that are compared with all others
 
@@ -234,18 +235,6 @@ def _decay(a: Any, shares: Array) -> Array:
     return np.fmin.reduce(np.where(better, factors, dtype(1)), axis=1, initial=dtype(1))
 
 
-def matrix_shape(op: Inference) -> Mapping[str, Specs]:
-    """[K, 6] boxes and their numbers, [K, 1]."""
-    hold_floats(op, "BBoxes", "Scores")
-    match(op, Scores="N C M", BBoxes="N M 4")
-    operands = known_operands(op, MatrixNms)
-    count = -1 if operands is None else len(decayed(operands).rows)
-    return {
-        "Out": of_shape((count, 6), op.spec("BBoxes")),
-        "Index": Spec((count, 1), VarType.INT32),
-    }
-
-
 def _known(op: Inference) -> Choice | None:
     """Return the choice, or None if the boxes are not known yet."""
     operands = known_operands(op, MulticlassNms)
@@ -330,7 +319,10 @@ _DECAYED = (
 define(
     "matrix_nms",
     MatrixNms,
-    matrix_shape,
+    Sized(
+        "BBoxes floats [N M 4], Scores as BBoxes [N C M] -> Out [K 6], Index int32 [K 1]",
+        counted(MatrixNms, lambda a: {"K": len(decayed(a).rows)}),
+    ),
     reads_values=lambda attrs: ("BBoxes", "Scores"),
     lod=computed("lod_of_decayed", "Out Index"),
     samples=_DECAYED,

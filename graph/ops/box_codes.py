@@ -6,31 +6,30 @@ R-CNN: Girshick et al., arXiv 1311.2524, appendix C. YOLOv3: Redmon and Farhadi,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from . import formula as f
 from .lod import Lods
-from .operands import Array, Input, Operands, Output
+from .operands import Array, Input, Operands, Output, Positive
 from .registry import Inference, Specs, define
-from .rules import hold_integers, match, of_shape
+from .rules import match, of_shape
 from .samples import integers, normal, sample, uniform
+from .shapes import Sized
 
 
 def box_coder_shape(op: Inference) -> Mapping[str, Specs]:
     """Boxes [N, 4] and M priors to [N, M, 4]; decoding, offsets [N, M, 4] to boxes."""
     priors, target, axis = op.shape("PriorBox")[0], op.spec("TargetBox"), op.attr("axis")
     kind, variance = op.attr("code_type"), op.attr("variance")
-    known = ("encode_center_size", "decode_center_size")
-    op.require(kind in known, f"code_type {kind!r} must be one of {known}")
     op.require(axis in (0, 1), f"axis {axis} must be 0 or 1")
     op.require(len(variance) in (0, 4), f"variance {list(variance)} must have 4 numbers")
     op.require(
         not (variance and op.has("PriorBoxVar")), "PriorBoxVar and variance cannot both be given"
     )
     match(op, PriorBox="M 4", PriorBoxVar="M 4")
-    if kind == known[0]:
+    if kind == "encode_center_size":
         match(op, TargetBox="N 4")
         return {"OutputBox": of_shape((target.shape[0], priors, 4), target)}
     match(op, TargetBox=(priors, "N", 4) if axis else ("N", priors, 4))
@@ -42,7 +41,7 @@ class BoxCoder(Operands):
     prior_box_var: Input | None
     target_box: Input
     output_box: Output
-    code_type: str = "encode_center_size"
+    code_type: Literal["encode_center_size", "decode_center_size"] = "encode_center_size"
     box_normalized: bool = True
     axis: int = 0
     variance: Sequence[float] = []
@@ -102,7 +101,6 @@ define(
         ),
     ),
     refuses=(
-        sample(_ENCODED, code_type="encode"),
         sample({**_ENCODED, "TargetBox": uniform(2, 3)}),
         sample(_DECODED, code_type="decode_center_size", axis=1),
         sample(_DECODED, code_type="decode_center_size", variance=[0.1]),
@@ -120,12 +118,9 @@ class BoxDecoderAndAssign(Operands):
     box_clip: float = 4.135
 
 
-def assigned_shape(op: Inference) -> Mapping[str, Specs]:
-    """Priors [N, 4] and offsets [N, 4 classes] to boxes like offsets, and one [4] of each prior."""
-    classes = op.shape("BoxScore")[-1]
-    match(op, PriorBox="N 4", TargetBox=("N", 4 * classes), BoxScore="N C", PriorBoxVar="4")
-    op.require(classes > 1, "BoxScore must have a class besides the background")
-    return {"DecodeBox": op.spec("TargetBox"), "OutputAssignBox": op.spec("PriorBox")}
+def _check_classes(op: Inference) -> None:
+    classes = op.shape("BoxScore")[1]
+    op.require(classes not in (0, 1), "BoxScore must have a class besides the background")
 
 
 def box_decoder_and_assign(a: BoxDecoderAndAssign) -> f.Results:
@@ -153,29 +148,26 @@ _SCORED = {
 define(
     "box_decoder_and_assign",
     BoxDecoderAndAssign,
-    assigned_shape,
+    Sized(
+        "PriorBox [N 4], BoxScore [N C], TargetBox [N 4*C], PriorBoxVar [4] "
+        "-> DecodeBox as TargetBox, OutputAssignBox as PriorBox",
+        _check_classes,
+    ),
     formula=box_decoder_and_assign,
     samples=(sample(_SCORED, box_clip=0.5),),
-    refuses=(
-        sample({**_SCORED, "TargetBox": normal(3, 8)}),
-        sample({**_SCORED, "TargetBox": normal(3, 4), "BoxScore": uniform(3, 1)}),
-    ),
+    refuses=(sample({**_SCORED, "TargetBox": normal(3, 4), "BoxScore": uniform(3, 1)}),),
 )
 
 
-def yolo_box_shape(op: Inference) -> Mapping[str, Specs]:
-    """X [N, anchors (5 + classes), H, W] to boxes and scores [N, anchors H W, 4 or classes]."""
-    x, anchors = op.spec("X"), op.attr("anchors")
-    count, classes = len(anchors) // 2, op.attr("class_num")
-    fits = bool(anchors) and len(anchors) % 2 == 0 and min(anchors) > 0
-    op.require(fits, f"anchors {list(anchors)} must be pairs of sizes")
-    op.require(classes > 0, f"class_num {classes} must be above 0")
-    match(op, X=("N", count * (5 + classes), "H", "W"), ImgSize="N 2")
-    hold_integers(op, "ImgSize")
-    height, width = x.shape[2:]
-    cells = -1 if min(height, width) < 0 else count * height * width
-    shapes = ((x.shape[0], cells, last) for last in (4, classes))
-    return dict(zip(("Boxes", "Scores"), (of_shape(s, x) for s in shapes), strict=True))
+def _check_anchors(op: Inference) -> dict[str, int]:
+    """Return how many anchors there are; refuse channels that are not as many as these need."""
+    numbers, channels = op.attr("anchors"), op.shape("X")[1]
+    fits = bool(numbers) and len(numbers) % 2 == 0 and min(numbers) > 0
+    op.require(fits, f"anchors {list(numbers)} must be pairs of sizes")
+    count = len(numbers) // 2
+    wanted = count * (5 + op.attr("class_num"))
+    op.require(channels in (-1, wanted), f"X must have {wanted} channels, has {channels}")
+    return {"anchors": count}
 
 
 class YoloBox(Operands):
@@ -183,7 +175,7 @@ class YoloBox(Operands):
     img_size: Input
     boxes: Output
     scores: Output
-    class_num: int = 1
+    class_num: Positive = 1
     anchors: Sequence[int] = []
     downsample_ratio: int = 32
     conf_thresh: float = 0.01
@@ -219,7 +211,11 @@ def yolo_box(a: YoloBox) -> f.Results:
 
 
 _CELLS = {"X": normal(2, 14, 2, 3), "ImgSize": integers(2, 2, low=20, high=60)}
-define("yolo_box", YoloBox, yolo_box_shape, formula=yolo_box, samples=(
+define("yolo_box", YoloBox, Sized(
+        "X [N channels H W], ImgSize integers [N 2] "
+        "-> Boxes [N anchors*H*W 4], Scores [N anchors*H*W class_num]",
+        _check_anchors,
+    ), formula=yolo_box, samples=(
             sample(_CELLS, class_num=2, anchors=[10, 13, 16, 30], downsample_ratio=8),
             sample(
                 _CELLS, class_num=2, anchors=[10, 13, 16, 30], conf_thresh=0.5, clip_bbox=False,

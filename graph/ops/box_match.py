@@ -7,7 +7,7 @@ are a sequence), P boxes that detectors begin with.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,9 +19,16 @@ from .lod import no_sequences
 from .lod_levels import bounds
 from .operands import Array, Input, Offsets, Operands, Output
 from .registry import Inference, Spec, Specs, define
-from .rules import hold_floats, hold_integers, known_operands, match, merge_dims, of_shape
+from .rules import (
+    hold_floats,
+    hold_integers,
+    match,
+    merge_dims,
+    of_shape,
+    one_level,
+)
 from .samples import normal, offsets, sample, table, uniform
-from .sequence import one_level
+from .shapes import Sized, counted, in_sequences
 
 # -- box_clip ---------------------------------------------------------------------------------------
 
@@ -31,15 +38,6 @@ class BoxClip(Operands):
     input_lod: Offsets
     im_info: Input
     output: Output
-
-
-def box_clip_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like Input."""
-    boxes = op.spec("Input")
-    op.require(boxes.shape[-1:] in ((4,), (-1,)), "Input must be boxes [..., 4]")
-    one_level(op, "Input")
-    match(op, {"sequences": op.sequences("Input")}, ImInfo="sequences 3")
-    return {"Output": boxes}
 
 
 def box_clip(a: BoxClip) -> f.Results:
@@ -58,7 +56,7 @@ def box_clip(a: BoxClip) -> f.Results:
 define(
     "box_clip",
     BoxClip,
-    box_clip_shape,
+    Sized("Input [... 4], ImInfo [sequences(Input) 3] -> Output as Input", in_sequences("Input")),
     formula=box_clip,
     samples=(
         sample(
@@ -76,7 +74,6 @@ define(
             }
         ),
     ),
-    refuses=(sample({"Input": uniform(3, 4), "Input@LOD": [offsets(3)], "ImInfo": normal(2, 3)}),),
 )
 
 # -- bipartite_match --------------------------------------------------------------------------------
@@ -87,7 +84,7 @@ class BipartiteMatch(Operands):
     dist_mat_lod: Offsets
     col_to_row_match_indices: Output
     col_to_row_match_dist: Output
-    match_type: str = "bipartite"
+    match_type: Literal["bipartite", "per_prediction"] = "bipartite"
     dist_threshold: float = 0.5
 
 
@@ -96,8 +93,6 @@ def bipartite_shape(op: Inference) -> Mapping[str, Specs]:
     dist = op.spec("DistMat")
     match(op, DistMat="G P")
     hold_floats(op, "DistMat")
-    kinds = ("bipartite", "per_prediction")
-    op.require(op.attr("match_type") in kinds, f"match_type must be one of {kinds}")
     one_level(op, "DistMat")
     images = 1 if op.exact and not op.has("DistMat@LOD") else -1
     if op.has("DistMat@LOD"):
@@ -120,7 +115,7 @@ define(
         sample({**_DISTANCES, "DistMat@LOD": [offsets(1, 4)]}, match_type="per_prediction"),
         sample({"DistMat": uniform(5, 3)}),
     ),
-    refuses=(sample(_DISTANCES, match_type="any"), sample({"DistMat": normal(5)})),
+    refuses=(sample({"DistMat": normal(5)}),),
 )
 
 # -- target_assign ----------------------------------------------------------------------------------
@@ -181,7 +176,7 @@ class MineHardExamples(Operands):
     neg_pos_ratio: float = 1.0
     neg_dist_threshold: float = 0.5
     sample_size: int = 0
-    mining_type: str = "max_negative"
+    mining_type: Literal["max_negative", "hard_example"] = "max_negative"
     neg_indices: Output
     updated_match_indices: Output
 
@@ -207,19 +202,6 @@ def negatives(a: Any) -> list[Array]:
     return [own[matched[own] == -1] for own, matched in zip(mined(a), a.match_indices, strict=True)]
 
 
-def mining_shape(op: Inference) -> Mapping[str, Specs]:
-    """[boxes without an object, 1] and MatchIndices [N, P]."""
-    kinds = ("max_negative", "hard_example")
-    op.require(op.attr("mining_type") in kinds, f"mining_type must be one of {kinds}")
-    match(op, MatchIndices="N P", ClsLoss="N P", MatchDist="N P", LocLoss="N P")
-    operands = known_operands(op, MineHardExamples)
-    count = -1 if operands is None else sum(map(len, negatives(operands)))
-    return {
-        "NegIndices": Spec((count, 1), VarType.INT32),
-        "UpdatedMatchIndices": op.spec("MatchIndices"),
-    }
-
-
 _LOSSES = {
     "ClsLoss": uniform(2, 5),
     "MatchDist": uniform(2, 5, high=0.6),
@@ -233,11 +215,14 @@ _MINED = (
 define(
     "mine_hard_examples",
     MineHardExamples,
-    mining_shape,
+    Sized(
+        "MatchIndices [N P], ClsLoss [N P], MatchDist [N P], LocLoss [N P] "
+        "-> NegIndices int32 [K 1], UpdatedMatchIndices as MatchIndices",
+        counted(MineHardExamples, lambda a: {"K": sum(map(len, negatives(a)))}),
+    ),
     reads_values=lambda attrs: ("ClsLoss", "LocLoss", "MatchIndices", "MatchDist"),
     lod=computed("lod_mined", "NegIndices"),
     samples=_MINED,
-    refuses=(sample({**_LOSSES, "MatchDist": uniform(2, 4)}), sample(_LOSSES, mining_type="any")),
 )
 define_level(
     "lod_mined",

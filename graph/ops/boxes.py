@@ -14,8 +14,9 @@ import numpy as np
 from . import formula as f
 from .operands import Array, Input, Operands, Output, named
 from .registry import Inference, Specs, define
-from .rules import match, of_shape, same
+from .rules import of_shape, same
 from .samples import normal, sample, uniform
+from .shapes import Sized
 
 
 class IouSimilarity(Operands):
@@ -23,12 +24,6 @@ class IouSimilarity(Operands):
     y: Input
     out: Output
     box_normalized: bool = True
-
-
-def iou_shape(op: Inference) -> Mapping[str, Specs]:
-    """Boxes [N, 4] and [M, 4] to [N, M]."""
-    sizes = match(op, X="N 4", Y="M 4")
-    return {"Out": of_shape((sizes["N"], sizes["M"]), op.spec("X"))}
 
 
 def iou_similarity(a: IouSimilarity) -> f.Results:
@@ -52,13 +47,12 @@ _BOXES = uniform(3, 4)
 define(
     "iou_similarity",
     IouSimilarity,
-    iou_shape,
+    Sized("X [N 4], Y [M 4] -> Out [N M]"),
     formula=iou_similarity,
     samples=(
         sample({"X": _BOXES, "Y": uniform(2, 4)}),
         sample({"X": _BOXES, "Y": uniform(2, 4, high=5.0)}, box_normalized=False),
     ),
-    refuses=(sample({"X": _BOXES, "Y": uniform(2, 3)}),),
 )
 
 
@@ -131,16 +125,13 @@ class AnchorGenerator(Operands):
     offset: float = 0.5
 
 
-def anchor_shape(op: Inference) -> Mapping[str, Specs]:
-    """[H, W, ratios x sizes, 4] of Input [N, C, H, W]."""
-    image = _check_images(op, "Input")
+def _anchors_of_a_cell(op: Inference) -> dict[str, int]:
+    _check_images(op, "Input")
     for name in ("anchor_sizes", "aspect_ratios", "stride"):
         numbers = op.attr(name)
         fits = bool(numbers) and min(numbers) > 0 and (name != "stride" or len(numbers) == 2)
         op.require(fits, f"{name} {list(numbers)} must be numbers above 0 (a pair for stride)")
-    count = len(op.attr("anchor_sizes")) * len(op.attr("aspect_ratios"))
-    boxes = of_shape((*image, count, 4), op.spec("Input"))
-    return {"Anchors": boxes, "Variances": boxes}
+    return {"number": len(op.attr("anchor_sizes")) * len(op.attr("aspect_ratios"))}
 
 
 def anchor_generator(a: AnchorGenerator) -> f.Results:
@@ -167,11 +158,12 @@ _ANCHORS = {"anchor_sizes": [16.0, 32.0], "aspect_ratios": [0.5, 1.0, 2.0], "str
 define(
     "anchor_generator",
     AnchorGenerator,
-    anchor_shape,
+    Sized(
+        "Input [N C H W] -> Anchors [H W number 4], Variances [H W number 4]", _anchors_of_a_cell
+    ),
     formula=anchor_generator,
     samples=(sample({"Input": normal(1, 2, 3, 4)}, **_ANCHORS),),
     refuses=(
-        sample({"Input": normal(2, 3, 4)}, **_ANCHORS),
         sample({"Input": normal(1, 2, 3, 4)}, **{**_ANCHORS, "stride": [8.0]}),
         sample({"Input": normal(1, 2, 3, 4)}, **_ANCHORS, variances=[0.1]),
     ),
@@ -216,9 +208,8 @@ def _ratios(aspect_ratios: Sequence[float], flip: bool) -> list[float]:
     return ratios
 
 
-def prior_shape(op: Inference) -> Mapping[str, Specs]:
-    """[H, W, boxes of a cell, 4] of Input [N, C, H, W]."""
-    image = _check_images(op, "Input", "Image")
+def _priors_of_a_cell(op: Inference) -> dict[str, int]:
+    _check_images(op, "Input", "Image")
     low, high, ratios = (op.attr(n) for n in ("min_sizes", "max_sizes", "aspect_ratios"))
     op.require(bool(low) and min(low) > 0, "min_sizes must be numbers above 0")
     fits = not high or (
@@ -226,9 +217,7 @@ def prior_shape(op: Inference) -> Mapping[str, Specs]:
     )
     op.require(fits, "max_sizes must be as many as min_sizes, each larger")
     op.require(min(ratios, default=1) > 0, "aspect_ratios must be above 0")
-    count = len(_ratios(ratios, op.attr("flip"))) * len(low) + len(high)
-    boxes = of_shape((*image, count, 4), op.spec("Input"))
-    return {"Boxes": boxes, "Variances": boxes}
+    return {"number": len(_ratios(ratios, op.attr("flip"))) * len(low) + len(high)}
 
 
 def _steps(a: PriorAttributes) -> tuple[float, float]:
@@ -301,7 +290,10 @@ _DENSE = {"fixed_sizes": [4.0, 8.0], "fixed_ratios": [1.0, 2.0], "densities": [2
 define(
     "prior_box",
     PriorBox,
-    prior_shape,
+    Sized(
+        "Input [N C H W], Image -> Boxes [H W number 4], Variances [H W number 4]",
+        _priors_of_a_cell,
+    ),
     formula=prior_box,
     samples=(
         sample(_IMAGES, **_SIZES),
@@ -318,7 +310,6 @@ define(
     refuses=(
         sample(_IMAGES, **{**_SIZES, "max_sizes": [6.0]}),
         sample(_IMAGES, **{**_SIZES, "min_sizes": []}),
-        sample({**_IMAGES, "Image": normal(3, 24, 40)}, **_SIZES),
     ),
 )
 define("density_prior_box", DensityPriorBox, density_shape, formula=density_prior_box, samples=(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from . import formula as f
 from .operands import Input, Operands, Output, named
 from .registry import Inference, Specs, define, slope
 from .rules import hold_floats, hold_integers, match, of_shape
 from .samples import integers, normal, sample, uniform
-
-_REDUCTIONS = ("none", "mean", "sum")
+from .shapes import Sized
 
 
 def nll_shape(op: Inference) -> Mapping[str, Specs]:
@@ -20,7 +19,6 @@ def nll_shape(op: Inference) -> Mapping[str, Specs]:
     hold_floats(op, "X", "Weight")
     hold_integers(op, "Label")
     op.require(len(x.shape) in (2, 4), "X must have 2 or 4 dimensions")
-    op.require(reduction in _REDUCTIONS, f"reduction={reduction!r} is none of {_REDUCTIONS}")
     rows = (x.shape[0], *x.shape[2:])
     match(op, Label=(*rows, "1?") if len(rows) == 1 else rows, Weight=x.shape[1:2])
     one = of_shape((1,), x)
@@ -34,7 +32,7 @@ class NllLoss(Operands):
     out: Output
     total_weight: Output = named("Total_weight")
     ignore_index: int = -100
-    reduction: str = "mean"
+    reduction: Literal["none", "mean", "sum"] = "mean"
 
 
 def nll_loss(a: NllLoss) -> f.Results:
@@ -76,20 +74,9 @@ define(
         sample({**_ROWS, "Label": integers(3, high=3)}),
         sample({**_ROWS, "Label": normal(4)}),
         sample({**_ROWS, "Weight": normal(4)}),
-        sample(_ROWS, reduction="all"),
     ),
     slope=slope("x label weight total_weight d_out", "d_x"),
 )
-
-
-def bpr_shape(op: Inference) -> Mapping[str, Specs]:
-    """One loss a row of X; Label has 1 in the place of the classes."""
-    x = op.spec("X")
-    rows = (*x.shape[:-1], 1)
-    hold_floats(op, "X")
-    hold_integers(op, "Label")
-    match(op, Label=rows)
-    return {"Y": of_shape(rows, x)}
 
 
 class BprLoss(Operands):
@@ -114,27 +101,14 @@ def bpr_loss(a: BprLoss) -> f.Results:
 define(
     "bpr_loss",
     BprLoss,
-    bpr_shape,
+    Sized("X floats [... C], Label integers [... 1] -> Y [... 1]"),
     formula=bpr_loss,
     samples=(
         sample({"X": normal(4, 5), "Label": integers(4, 1, high=5)}),
         sample({"X": normal(2, 3, 4), "Label": integers(2, 3, 1, high=4)}),
     ),
-    refuses=(
-        sample({"X": normal(4, 5), "Label": integers(4, high=5)}),
-        sample({"X": normal(4, 5), "Label": normal(4, 1)}),
-    ),
     slope=slope("x label d_y", "d_x"),
 )
-
-
-def center_shape(op: Inference) -> Mapping[str, Specs]:
-    """One loss and one difference a row of X; the centers keep their shape."""
-    x, centers = op.spec("X"), op.spec("Centers")
-    match(op, X="N D", Centers="K D", Label="N 1?")
-    hold_floats(op, "X", "Centers")
-    hold_integers(op, "Label")
-    return {"CentersOut": centers, "SampleCenterDiff": x, "Loss": of_shape((x.shape[0], 1), x)}
 
 
 def centers_need(attrs: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
@@ -184,7 +158,10 @@ _CLUSTERED = {
 define(
     "center_loss",
     CenterLoss,
-    center_shape,
+    Sized(
+        "X floats [N D], Centers as X [K D], Label integers [N 1?] "
+        "-> CentersOut as Centers, SampleCenterDiff as X, Loss [N 1]"
+    ),
     formula=center_loss,
     in_place={"CentersOut": "Centers"},
     only_uses=lambda attrs: not attrs["need_update"],
@@ -192,10 +169,6 @@ define(
     samples=(
         sample(_CLUSTERED, cluster_num=4, need_update=True),
         sample({**_CLUSTERED, "Label": integers(5, high=4)}, cluster_num=4, need_update=False),
-    ),
-    refuses=(
-        sample({**_CLUSTERED, "Centers": normal(4, 2)}, cluster_num=4, need_update=True),
-        sample({**_CLUSTERED, "Label": integers(4, 1, high=4)}, cluster_num=4, need_update=True),
     ),
     slope=slope(
         "x sample_center_diff d_loss",

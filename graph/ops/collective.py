@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .operands import Input, Operands, Output, record_of
-from .registry import Inference, Specs, define
-from .rules import of_shape
+from .registry import Inference, ShapeRule, Specs, define
+from .rules import same
+from .shapes import Sized
 
 ALL_REDUCE, REDUCE, BROADCAST = "fused_all_reduce", "fused_reduce", "fused_broadcast"
 BARRIER = "replica_barrier"
@@ -61,24 +62,9 @@ class RingCollective(Operands):
     nranks: int = 1
 
 
-def like_operand(op: Inference) -> Mapping[str, Specs]:
-    """The result is like the operand."""
-    return {"Out": op.spec("X")}
-
-
-def gathered_rows(op: Inference) -> Mapping[str, Specs]:
-    """The rows of every rank, behind each other."""
-    x = op.spec("X")
-    rows = x.shape[0] * op.attr("nranks") if x.shape[0] >= 0 else -1
-    return {"Out": of_shape((rows, *x.shape[1:]), x)}
-
-
-def scattered_rows(op: Inference) -> Mapping[str, Specs]:
-    """One share of the rows for each rank."""
-    x, ranks = op.spec("X"), op.attr("nranks")
-    op.require(x.shape[0] < 0 or x.shape[0] % ranks == 0, f"the rows of X must divide by {ranks}")
-    rows = x.shape[0] // ranks if x.shape[0] >= 0 else -1
-    return {"Out": of_shape((rows, *x.shape[1:]), x)}
+like_operand = same()
+gathered_rows: ShapeRule = Sized("X [rows ...] -> Out [rows*nranks ...]")
+scattered_rows: ShapeRule = Sized("X [rows ...] -> Out [rows/nranks ...]")
 
 
 define(RING_REDUCE, RingCollective, like_operand)

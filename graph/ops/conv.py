@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Literal
 
-from .operands import Input, Operands, Output
+from .operands import Input, Operands, Output, Positive
 from .registry import Inference, Op, Spec, Specs, define, differentiable
 from .rules import merge_dims, of_shape
 from .samples import normal, sample
@@ -101,16 +101,11 @@ def check_factors(op: Inference) -> tuple[tuple[int, ...], tuple[int, ...]]:
     op.require(
         not (op.has("Bias") or op.has("ResidualData")), "fused Bias and ResidualData are not built"
     )
-    algorithm = op.attr("padding_algorithm")
-    op.require(
-        algorithm in ("EXPLICIT", "SAME", "VALID"), f"padding_algorithm {algorithm!r} is unknown"
-    )
     op.require(x.dtype == w.dtype, "Input and Filter must have one dtype")
     op.require(
         min(*op.attr("strides"), *op.attr("dilations")) > 0,
         "strides and dilations must be above 0",
     )
-    op.require(op.attr("groups") > 0, "groups must be above 0")
     return shape, w.shape
 
 
@@ -219,8 +214,8 @@ class ConvOperands(Operands):
     filter: Input
     strides: Sequence[int] = [1, 1]
     paddings: Sequence[int] = [0, 0]
-    padding_algorithm: str = "EXPLICIT"
-    groups: int = 1
+    padding_algorithm: Literal["EXPLICIT", "SAME", "VALID"] = "EXPLICIT"
+    groups: Positive = 1
     dilations: Sequence[int] = [1, 1]
     data_format: str = "NCHW"
     use_cudnn: bool = False

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...strategies.types import FLOATS, INTEGERS, VarType
 from . import formula as f
-from .operands import Input, Operands, Output, Unary
+from .operands import Input, Operands, Output, Positive, Unary
 from .registry import Inference, Spec, Specs, define, slope
 from .rules import normal_axis, same, same_shape
 from .samples import integers, normal, sample, uniform
@@ -18,7 +18,6 @@ def histogram_shape(op: Inference) -> Mapping[str, Specs]:
     """``bins`` numbers: counts, or floats if there are weights or it is a density."""
     x, bins, low, high = op.spec("X"), op.attr("bins"), op.attr("min"), op.attr("max")
     op.require(x.dtype in (*FLOATS, *INTEGERS), "X must hold numbers")
-    op.require(bins > 0, f"bins {bins} must be above 0")
     op.require(low <= high, f"min {low} must not be above max {high}")
     weighed = op.has("Weight")
     if weighed:
@@ -31,7 +30,7 @@ class Histogram(Operands):
     x: Input
     weight: Input | None
     out: Output
-    bins: int = 100
+    bins: Positive = 100
     min: float = 0.0
     max: float = 0.0
     density: bool = False
@@ -75,7 +74,6 @@ define(
         sample({**_X, "Weight": uniform(4, 5)}, bins=3, min=-1.0, max=1.0, density=True),
     ),
     refuses=(
-        sample(_X, bins=0),
         sample(_X, min=1.0, max=0.0),
         sample({**_X, "Weight": uniform(4)}),
     ),

@@ -31,12 +31,17 @@ def filled_shape(op: Inference) -> Mapping[str, Specs]:
 SIZES = ("ShapeTensor", "ShapeTensorList")
 
 
-class FillConstant(Operands):
-    value_tensor: Input | None
+class Filled(Operands):
+    """One result, whose sizes are an attribute or elements of tensors."""
+
     shape_tensor: Input | None
     shape_tensor_list: Inputs | None
     out: Output
     shape: Sequence[int] = []
+
+
+class FillConstant(Filled):
+    value_tensor: Input | None
     dtype: int = int(VarType.FP32)
     value: float = 0.0
     str_value: str = ""

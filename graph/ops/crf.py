@@ -13,9 +13,8 @@ from ...strategies.types import VarType
 from .lod import like, no_sequences
 from .operands import Input, Offsets, Operands, Output
 from .registry import Inference, Op, Spec, Specs, define
-from .rules import hold_floats, hold_integers, match, of_shape
+from .rules import hold_floats, hold_integers, match, of_shape, one_level
 from .samples import integers, lengths, normal, offsets, sample
-from .sequence import one_level
 
 
 class LinearChainCrf(Operands):

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from .lod import no_sequences
 from .operands import Input, Offsets, Operands, Output, named
 from .registry import Inference, Op, Specs, define
-from .rules import hold_floats, hold_integers, match, merge_dims, of_shape
+from .rules import hold_floats, hold_integers, match, merge_dims, of_shape, one_level
 from .samples import integers, lengths, normal, offsets, sample
-from .sequence import one_level
 
 
 class CtcAttributes(Operands):

@@ -6,24 +6,20 @@ from collections.abc import Mapping
 
 from . import formula as f
 from .operands import Array, Input, Operands, Output, named
-from .registry import Inference, Op, Spec, Specs, define
-from .rules import match
+from .registry import Inference, Op, Specs, define
 from .samples import normal, sample, uniform
+from .shapes import Sized
 
 _SUMS = ("BatchSize", "BatchSum", "BatchSquareSum")
 
 
-def data_norm_shape(op: Inference) -> Mapping[str, Specs]:
-    """Y like X [N, C]; all else has one element for each column."""
-    x = op.spec("X")
-    match(op, X="N C", **dict.fromkeys((*_SUMS, "scale_w", "bias"), "C"))
-    width, slot_dim = x.shape[1], op.attr("slot_dim")
+def _check_slots(op: Inference) -> None:
+    """Refuse columns that do not split in slots, and a scale or a shift alone."""
+    width, slot_dim = op.shape("X")[1], op.attr("slot_dim")
     pair = op.has("scale_w") == op.has("bias") == op.attr("enable_scale_and_shift")
     op.require(pair, "scale_w and bias come together, with enable_scale_and_shift")
     fits = slot_dim <= 0 or width < 0 or width % slot_dim == 0
     op.require(fits, f"{width} columns do not split in slots of {slot_dim}")
-    rows = Spec((width,), x.dtype)
-    return {"Y": x, "Means": rows, "Scales": rows}
 
 
 class DataNorm(Operands):
@@ -120,7 +116,11 @@ _SHIFT = {"scale_w": normal(4), "bias": normal(4)}
 define(
     "data_norm",
     DataNorm,
-    data_norm_shape,
+    Sized(
+        "X [N C], BatchSize [C], BatchSum [C], BatchSquareSum [C], scale_w [C], bias [C] "
+        "-> Y as X, Means [C], Scales [C]",
+        _check_slots,
+    ),
     formula=data_norm,
     samples=(
         sample({"X": normal(3, 4), **_SAMPLE}),
@@ -129,7 +129,6 @@ define(
     refuses=(
         sample({"X": normal(3, 4), **_SAMPLE}, slot_dim=3),
         sample({"X": normal(3, 4), **_SAMPLE, **_SHIFT}),
-        sample({"X": normal(3, 5), **_SAMPLE}),
     ),
     slope=Op("data_norm_grad", DataNormGrad, data_norm_grad_shape, formula=data_norm_grad),
 )

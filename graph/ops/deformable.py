@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from . import formula as f
-from .operands import Array, Input, Operands, Output
+from .operands import Array, Input, Operands, Output, Positive
 from .registry import Inference, Specs, define, slope
 from .rules import match, merge_dims, of_shape
 from .samples import Draw, normal, sample, uniform
@@ -27,7 +27,6 @@ def deformable_conv_shape(op: Inference) -> Mapping[str, Specs]:
         numbers = op.attr(name)
         fits = len(numbers) == 2 and min(numbers) >= (0 if name == "paddings" else 1)
         op.require(fits, f"{name} {list(numbers)} must be a pair of sizes")
-    op.require(min(groups, parts, step) > 0, "groups and im2col_step must be above 0")
     n, channels = x.shape[:2]
     op.require(
         merge_dims(channels, w.shape[1] * groups) is not None,
@@ -55,9 +54,9 @@ class DeformableConvV1(Operands):
     strides: Sequence[int] = [1, 1]
     paddings: Sequence[int] = [0, 0]
     dilations: Sequence[int] = [1, 1]
-    groups: int = 1
-    deformable_groups: int = 1
-    im2col_step: int = 64
+    groups: Positive = 1
+    deformable_groups: Positive = 1
+    im2col_step: Positive = 64
 
 
 class DeformableConv(DeformableConvV1):

@@ -6,27 +6,22 @@ Boxes are (x0, y0, x1, y1) in shares of the image. What is found, and the object
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...strategies.types import VarType
 from .box_choice import overlap
 from .levels import computed, define_level
 from .lod_levels import parts
-from .operands import Array, Input, Offsets, Operands, Output, named
-from .registry import Inference, Spec, Specs, define
+from .operands import Array, Input, Offsets, Operands, Output, Positive, named
+from .registry import Inference, define
 from .rules import (
     are_classes,
     check_classes,
-    hold_floats,
-    hold_integers,
-    known_operands,
-    match,
     merge_dims,
 )
-from .samples import offsets, sample, table, uniform
+from .samples import offsets, sample, table
+from .shapes import Sized, counted
 
 _KINDS = ("integral", "11point")
 _SAME = 1e-6  # shares of objects that differ by less are the same
@@ -45,7 +40,7 @@ class DetectionMap(Operands):
     accum_true_pos: Output
     accum_false_pos: Output
     mean: Output = named("MAP")
-    class_num: int
+    class_num: Positive
     background_label: int = 0
     overlap_threshold: float = 0.5
     evaluate_difficult: bool = True
@@ -147,34 +142,15 @@ def _at_eleven(recall: Array, precision: Array) -> float:
     return float(np.mean([precision[recall >= level].max(initial=0) for level in levels]))
 
 
-def map_shape(op: Inference) -> Mapping[str, Specs]:
-    """[1]; [classes, 1] counts of objects, and [K, 2] judgements, of the batch.
-
-    What went before it in a pass is at the replica, as what lasts in a program keeps its shape: HasState, [1],
-    tells whether there is any.
-    """
-    hold_floats(op, "DetectRes", "Label")
-    op.require(op.shape("DetectRes")[1:] in ((6,), (-1,)), "DetectRes must be [K, 6]")
-    op.require(op.shape("Label")[1:] in ((5,), (6,), (-1,)), "Label must be [K, 5] or [K, 6]")
+def _check_judgements(op: Inference) -> None:
+    """Refuse judgements that come in: what went before in a pass is at the replica, if HasState tells so."""
+    op.require(op.shape("Label")[1] in (5, 6, -1), "Label must be [K, 5] or [K, 6]")
     elsewhere = any(map(op.has, ("PosCount", "TruePos", "FalsePos")))
     op.require(not elsewhere, "judgements of other steps cannot be fed: HasState has a pass go on")
-    if op.has("HasState"):
-        match(op, HasState="1")
-        hold_integers(op, "HasState")
     op.require(op.attr("ap_type") in _KINDS, f"ap_type must be {' or '.join(_KINDS)}")
-    op.require(op.attr("class_num") > 0, "class_num must be above 0")
     images, others = op.sequences("DetectRes"), op.sequences("Label")
     alike = merge_dims(images, others) is not None
     op.require(alike, f"DetectRes has {images} sequences, one for each image, Label {others}")
-    operands = known_operands(op, DetectionMap, _JUDGED)
-    count = -1 if operands is None else int(judged(operands).ends()[-1])
-    rows = Spec((count, 2), VarType.FP32)
-    return {
-        "AccumPosCount": Spec((op.attr("class_num"), 1), VarType.INT32),
-        "AccumTruePos": rows,
-        "AccumFalsePos": rows,
-        "MAP": Spec((1,), VarType.FP32),
-    }
 
 
 _FOUND = {
@@ -206,14 +182,18 @@ _BATCHES = (
 define(
     "detection_map",
     DetectionMap,
-    map_shape,
+    Sized(
+        "DetectRes floats [detected 6], Label as DetectRes [objects columns], HasState integers [1] "
+        "-> AccumPosCount int32 [class_num 1], AccumTruePos float32 [judged 2], "
+        "AccumFalsePos float32 [judged 2], MAP float32 [1]",
+        _check_judgements,
+        counted(DetectionMap, lambda a: {"judged": int(judged(a).ends()[-1])}, _JUDGED),
+    ),
     reads_values=lambda attrs: ("DetectRes", "Label", "DetectRes@LOD", "Label@LOD"),
     lod=computed("lod_of_classes", "AccumTruePos AccumFalsePos", "DetectRes Label"),
     samples=_BATCHES,
     refuses=(
-        sample({**_FOUND, "Label": uniform(5, 4)}, class_num=3),
         sample(_FOUND, class_num=3, ap_type="mean"),
-        sample({**_FOUND, "HasState": table([1.0])}, class_num=3),
         sample({**_FOUND, "Label@LOD": [offsets(5)]}, class_num=3),
         sample({**_FOUND, "PosCount": table([[1], [1], [0]])}, class_num=3),
     ),

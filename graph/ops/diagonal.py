@@ -13,6 +13,7 @@ from .operands import Input, Operands, Output, Unary
 from .registry import Inference, Spec, Specs, define, slope
 from .rules import normal_axis, of_shape
 from .samples import normal, sample
+from .shapes import Sized
 
 
 def diagonal_length(rows: int, columns: int, offset: int) -> int:
@@ -60,13 +61,6 @@ define(
 )
 
 
-def diag_shape(op: Inference) -> Mapping[str, Specs]:
-    """As many rows and columns as the vector has elements."""
-    vector = op.spec("Diagonal")
-    op.require(len(vector.shape) == 1, "Diagonal must be a vector")
-    return {"Out": of_shape(vector.shape * 2, vector)}
-
-
 class Diag(Operands):
     diagonal: Input
     out: Output
@@ -75,9 +69,8 @@ class Diag(Operands):
 define(
     "diag",
     Diag,
-    diag_shape,
+    Sized("Diagonal [N] -> Out [N N]"),
     samples=(sample({"Diagonal": normal(4)}),),
-    refuses=(sample({"Diagonal": normal(2, 2)}),),
 )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...strategies.types import FLOATS, VarType
-from .creation import SIZES, batch_size_like, filled_shape
+from ...strategies.types import VarType
+from .creation import SIZES, Filled, batch_size_like, filled_shape
 from .lod import no_sequences
-from .operands import Gradient, Input, Inputs, Operands, Output, Unary
+from .operands import Gradient, Input, Operands, Output, Positive, Unary
 from .registry import Inference, Op, Spec, Specs, define, in_steps
 from .rules import of_shape, product, same
 from .samples import distribution, integers, lengths, normal, sample, uniform
+from .shapes import Sized
 
 
 class Drawn(Operands):
@@ -39,10 +40,7 @@ def randint_shape(op: Inference) -> Mapping[str, Specs]:
     return filled_shape(op)
 
 
-class Randint(Drawn):
-    shape_tensor: Input | None
-    shape_tensor_list: Inputs | None
-    shape: Sequence[int] = []
+class Randint(Drawn, Filled):
     low: int = 0
     high: int = 0
     dtype: int = int(VarType.INT64)
@@ -60,33 +58,29 @@ define(
 )
 
 
-def randperm_shape(op: Inference) -> Mapping[str, Specs]:
-    """The integers below ``n``."""
-    op.require(op.attr("n") > 0, f"n must be above 0, got {op.attr('n')}")
-    return {"Out": Spec((op.attr("n"),), VarType(op.attr("dtype")))}
-
-
 class Randperm(Drawn):
-    n: int = 0
+    n: Positive = 0
     dtype: int = int(VarType.INT64)
 
 
 define(
     "randperm",
     Randperm,
-    randperm_shape,
+    Sized("-> Out dtype [n]"),
     random=True,
     samples=(sample(n=9, seed=5), sample(n=4, dtype=int(VarType.INT32))),
-    refuses=(sample(n=0),),
 )
 
 
-class UniformLike(Drawn):
+class DrawnLike(Drawn):
     input: Input
     shape: Sequence[int] = []
     input_dim_idx: int = 0
     output_dim_idx: int = 0
     dtype: int = int(VarType.FP32)
+
+
+class UniformLike(DrawnLike):
     min: float = -1.0
     max: float = 1.0
     diag_num: int = 0
@@ -94,12 +88,7 @@ class UniformLike(Drawn):
     diag_val: float = 1.0
 
 
-class GaussianLike(Drawn):
-    input: Input
-    shape: Sequence[int] = []
-    input_dim_idx: int = 0
-    output_dim_idx: int = 0
-    dtype: int = int(VarType.FP32)
+class GaussianLike(DrawnLike):
     mean: float = 0.0
     std: float = 1.0
 
@@ -120,15 +109,6 @@ for _name, _record in (("uniform", UniformLike), ("gaussian", GaussianLike)):
     )
 
 
-def sampling_id_shape(op: Inference) -> Mapping[str, Specs]:
-    """One index for each row of probabilities."""
-    x = op.spec("X")
-    op.require(x.dtype in FLOATS, "X must hold floats")
-    op.require(len(x.shape) == 2, "X must be a matrix: a row of probabilities for each sample")
-    op.require(op.attr("min") < op.attr("max"), "min must be below max")
-    return {"Out": Spec(x.shape[:1], VarType.INT64)}
-
-
 class SamplingId(Drawn):
     x: Input
     min: float = 0.0
@@ -138,11 +118,14 @@ class SamplingId(Drawn):
 define(
     "sampling_id",
     SamplingId,
-    sampling_id_shape,
+    Sized(
+        "X floats [samples classes] -> Out int64 [samples]",
+        lambda op: op.require(op.attr("min") < op.attr("max"), "min must be below max"),
+    ),
     random=True,
     by_place=lambda attrs: True,
     samples=(sample({"X": distribution(5, 4)}, seed=3),),
-    refuses=(sample({"X": normal(3)}), sample({"X": normal(3, 2)}, min=2.0)),
+    refuses=(sample({"X": normal(3, 2)}, min=2.0),),
 )
 
 
@@ -212,26 +195,22 @@ define(
 )
 
 
-def multinomial_shape(op: Inference) -> Mapping[str, Specs]:
-    """``num_samples`` indices for each row of weights."""
-    x, count, again = op.spec("X"), op.attr("num_samples"), op.attr("replacement")
-    op.require(x.dtype in FLOATS, "X must hold floats")
-    op.require(len(x.shape) in (1, 2), "X must be a vector of weights, or a matrix of them")
-    op.require(count > 0, f"num_samples must be above 0, got {count}")
-    enough = again or x.shape[-1] < 0 or count <= x.shape[-1]
-    op.require(enough, f"{x.shape[-1]} weights do not give {count} samples without replacement")
-    return {"Out": Spec((*x.shape[:-1], count), VarType.INT64)}
+def _check_weights(op: Inference) -> None:
+    shape, count = op.shape("X"), op.attr("num_samples")
+    op.require(len(shape) in (1, 2), "X must be a vector of weights, or a matrix of them")
+    enough = op.attr("replacement") or shape[-1] < 0 or count <= shape[-1]
+    op.require(enough, f"{shape[-1]} weights do not give {count} samples without replacement")
 
 
 class Multinomial(Unary):
-    num_samples: int = 1
+    num_samples: Positive = 1
     replacement: bool = False
 
 
 define(
     "multinomial",
     Multinomial,
-    multinomial_shape,
+    Sized("X floats [... classes] -> Out int64 [... num_samples]", _check_weights),
     random=True,
     by_place=lambda attrs: True,
     samples=(

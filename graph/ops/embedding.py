@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from ...strategies.types import INTEGERS, VarType
 from . import formula as f
@@ -14,6 +15,7 @@ from .operands import Input, Offsets, Operands, Output
 from .registry import Inference, Op, Specs, define, slope
 from .rules import of_shape
 from .samples import integers, normal, offsets, sample, single
+from .shapes import Sized
 
 
 class Lookup(Operands):
@@ -135,20 +137,10 @@ class FusedEmbeddingSeqPool(Operands):
     ids: Input
     ids_lod: Offsets
     out: Output
-    combiner: str = "sum"
+    combiner: Literal["sum"] = "sum"
     padding_idx: int = -1
     grad_inplace: bool = False
     is_sparse: bool = False
-
-
-def sum_shape(op: Inference) -> Mapping[str, Specs]:
-    """[sequences, width] of Ids [rows, 1]."""
-    w, ids = op.spec("W"), op.spec("Ids")
-    op.require(len(w.shape) == 2, "W must be a matrix")
-    op.require(ids.dtype in INTEGERS, "Ids must be integers")
-    op.require(len(ids.shape) == 2 and ids.shape[1] in (1, -1), "Ids must be [rows, 1]")
-    op.require(op.attr("combiner") == "sum", f"combiner must be 'sum', got {op.attr('combiner')!r}")
-    return {"Out": of_shape((op.sequences("Ids"), w.shape[1]), w)}
 
 
 def fused_embedding_seq_pool(a: FusedEmbeddingSeqPool) -> f.Results:
@@ -166,13 +158,9 @@ _IDS = {"W": normal(7, 3), "Ids": integers(5, 1, high=7), "Ids@LOD": [offsets(2,
 define(
     "fused_embedding_seq_pool",
     FusedEmbeddingSeqPool,
-    sum_shape,
+    Sized("W [rows width], Ids integers [N 1] -> Out [sequences(Ids) width]"),
     lod=no_sequences,
     formula=fused_embedding_seq_pool,
     samples=(sample(_IDS), sample(_IDS, padding_idx=2)),
-    refuses=(
-        sample(_IDS, combiner="mean"),
-        sample({"W": normal(7, 3), "Ids": integers(5, 2, high=7)}),
-    ),
     slope=slope("w ids d_out ids_lod", "d_w"),
 )

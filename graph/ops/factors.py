@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from . import formula as f
-from .inverse import square_matrices
 from .operands import Array, Input, Operands, Output, named
 from .registry import Inference, Op, Spec, Specs, define
+from .rules import match
 from .samples import definite, normal, sample
+from .shapes import Sized
 
 
 class Determinant(Operands):
@@ -46,20 +47,13 @@ def _of_log_determinant(a: DeterminantGrad) -> f.Results:
 def _numbers(op: Inference) -> Mapping[str, Specs]:
     """One number for each matrix."""
     x = op.spec("Input")
-    square_matrices("Input", "Out")(op)
+    match(op, Input="... N N")
     return {"Out": Spec(x.shape[:-2] or (1,), x.dtype)}
-
-
-def _signs_and_logs(op: Inference) -> Mapping[str, Specs]:
-    """Two numbers for each matrix, in front."""
-    x = op.spec("Input")
-    square_matrices("Input", "Out")(op)
-    return {"Out": Spec((2, *x.shape[:-2]), x.dtype)}
 
 
 for _name, _shape, _formula in (
     ("determinant", _numbers, _of_determinant),
-    ("slogdeterminant", _signs_and_logs, _of_log_determinant),
+    ("slogdeterminant", Sized("Input [... N N] -> Out [2 ...]"), _of_log_determinant),
 ):
     define(
         _name,
@@ -168,12 +162,6 @@ class EighGrad(Eigh, reads="eigenvalues eigenvectors"):
     d_x: Output
 
 
-def _eigh_shape(op: Inference) -> Mapping[str, Specs]:
-    x = square_matrices("X", "X")(op)["X"]
-    assert isinstance(x, Spec)
-    return {"Eigenvalues": x._replace(shape=x.shape[:-1]), "Eigenvectors": x}
-
-
 def eigh_slope(a: EighGrad) -> f.Results:
     """The gradient of the triangle that is read; vectors of equal values have none. Giles, section 3.1."""
     w, v = a.eigenvalues, a.eigenvectors
@@ -193,9 +181,8 @@ def eigh_slope(a: EighGrad) -> f.Results:
 define(
     "eigh",
     Eigh,
-    _eigh_shape,
+    Sized("X [... N N] -> Eigenvalues [... N], Eigenvectors as X"),
     samples=(sample({"X": definite(3, 3)}), sample({"X": definite(2, 3, 3)}, UPLO="U")),
-    refuses=(sample({"X": normal(3, 2)}),),
     slope=Op(
         "eigh_grad", EighGrad, lambda op: {"X@GRAD": op.spec("Eigenvectors")}, formula=eigh_slope
     ),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from . import formula as f
 from .operands import Array, Input, Inputs, Operands, Output, Outputs, named
 from .registry import Inference, Spec, Specs, define
 from .rules import merge_dims, of_shape, product
 from .samples import normal, sample
+from .shapes import Sized
 
 
 def _rows(op: Inference, x: Spec, w: Spec, columns: int, bias: Spec | None) -> Spec:
@@ -27,8 +29,6 @@ def fc_shape(op: Inference) -> Mapping[str, Specs]:
     """Rows of Input times W, and Bias."""
     quantized = op.attr("use_quantizer") or op.attr("padding_weights")
     op.require(not quantized, "use_quantizer and padding_weights are not built")
-    kind = op.attr("activation_type")
-    op.require(kind in ("", "relu"), f"activation_type {kind!r} must be 'relu' or empty")
     bias = op.spec("Bias") if op.has("Bias") else None
     columns = op.attr("in_num_col_dims")
     return {"Out": _rows(op, op.spec("Input"), op.spec("W"), columns, bias)}
@@ -40,7 +40,7 @@ class Fc(Operands):
     bias: Input | None
     out: Output
     in_num_col_dims: int = 1
-    activation_type: str = ""
+    activation_type: Literal["", "relu"] = ""
     use_mkldnn: bool = False
     padding_weights: bool = False
     use_quantizer: bool = False
@@ -74,7 +74,6 @@ define(
     ),
     refuses=(
         sample(_LAYER),
-        sample(_LAYER, in_num_col_dims=2, activation_type="tanh"),
         sample({**_LAYER, "Bias": normal(4)}, in_num_col_dims=2),
     ),
 )
@@ -131,16 +130,6 @@ class FusionSquaredMatSub(Operands):
     scalar: float = 1.0
 
 
-def squared_shape(op: Inference) -> Mapping[str, Specs]:
-    """Matrices X and Y, their squares, and their product's shape."""
-    x, y = op.spec("X"), op.spec("Y")
-    fits = len(x.shape) == 2 and len(y.shape) == 2
-    fits = fits and merge_dims(x.shape[1], y.shape[0]) is not None
-    op.require(fits, "X and Y must be matrices that have a product")
-    out = of_shape((x.shape[0], y.shape[1]), x)
-    return {"SquaredX": x, "SquaredY": y, "SquaredXY": out, "Out": out}
-
-
 def fusion_squared_mat_sub(a: FusionSquaredMatSub) -> f.Results:
     """((X Y)^2 - X^2 Y^2) scalar: what pairs of features add in a factorization machine."""
     x, y, both = a.x * a.x, a.y * a.y, a.x @ a.y
@@ -152,8 +141,7 @@ def fusion_squared_mat_sub(a: FusionSquaredMatSub) -> f.Results:
 define(
     "fusion_squared_mat_sub",
     FusionSquaredMatSub,
-    squared_shape,
+    Sized("X [M K], Y [K N] -> SquaredX as X, SquaredY as Y, SquaredXY [M N], Out [M N]"),
     formula=fusion_squared_mat_sub,
     samples=(sample({"X": normal(3, 4), "Y": normal(4, 2)}, scalar=0.5),),
-    refuses=(sample({"X": normal(3, 4), "Y": normal(3, 2)}),),
 )

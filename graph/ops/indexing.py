@@ -12,15 +12,14 @@ from .operands import Gradient, Input, Inputs, Operands, Output, Unary
 from .registry import Inference, Lying, Op, Spec, Specs, define, in_steps
 from .rules import (
     as_many,
-    hold_integers,
     match,
     normal_axis,
     of_shape,
-    one_dtype,
     product,
     same,
 )
 from .samples import booleans, integers, lengths, normal, sample
+from .shapes import Sized
 
 _SLICE_NUMBERS = {
     "StartsTensorList": "starts",
@@ -140,16 +139,6 @@ define(
 )
 
 
-def gather_shape(op: Inference) -> Mapping[str, Specs]:
-    """Rows of X at the indices."""
-    x, index = op.spec("X"), op.shape("Index")
-    hold_integers(op, "Index")
-    op.require(
-        len(index) == 1 or (len(index) == 2 and index[1] == 1), "Index must be a list of rows"
-    )
-    return {"Out": of_shape((index[0], *x.shape[1:]), x)}
-
-
 class Gather(Unary):
     index: Input
     overwrite: bool = True
@@ -161,7 +150,7 @@ class GatherGrad(Gather, Gradient, reads="*"): ...
 define(
     "gather",
     Gather,
-    gather_shape,
+    Sized("X [rows ...], Index integers [K 1?] -> Out [K ...]"),
     linear=("X",),
     lod=no_sequences,
     samples=(
@@ -243,20 +232,6 @@ define(
 )
 
 
-def scatter_shape(op: Inference) -> Mapping[str, Specs]:
-    """X with the rows that Ids names replaced by (or set to the sum of) rows of Updates."""
-    x = op.spec("X")
-    hold_integers(op, "Ids")
-    one_dtype(op, "X", "Updates")
-    match(op, Ids="K", Updates=("K", *x.shape[1:]))
-    return {"Out": x}
-
-
-def scatter_grad_shape(op: Inference) -> Mapping[str, Specs]:
-    """X's gradient is shaped like Out's."""
-    return {"X@GRAD": op.spec("Out@GRAD"), "Updates@GRAD": op.spec("Updates")}
-
-
 class Scatter(Unary):
     ids: Input
     updates: Input
@@ -272,7 +247,7 @@ class ScatterGrad(Scatter, reads="ids updates"):
 define(
     "scatter",
     Scatter,
-    scatter_shape,
+    Sized("X [rows ...], Ids integers [K], Updates as X [K ...] -> Out as X"),
     lod=no_sequences,
     in_place={"Out": "X"},
     samples=(
@@ -282,12 +257,11 @@ define(
             overwrite=False,
         ),
     ),
-    refuses=(
-        sample({"X": normal(5, 3), "Ids": integers(2, high=5), "Updates": normal(3, 3)}),
-        sample({"X": normal(5, 3), "Ids": normal(2), "Updates": normal(2, 3)}),
-        sample({"X": normal(5, 3), "Ids": integers(2, 1, high=5), "Updates": normal(2, 3)}),
+    slope=Op(
+        "scatter_grad",
+        ScatterGrad,
+        Sized("Out@GRAD, Updates -> X@GRAD as Out@GRAD, Updates@GRAD as Updates"),
     ),
-    slope=Op("scatter_grad", ScatterGrad, scatter_grad_shape),
 )
 
 

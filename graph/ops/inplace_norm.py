@@ -21,6 +21,7 @@ from .norm import (
 from .operands import Input, Output
 from .registry import Inference, Op, Specs, define
 from .samples import normal, sample
+from .shapes import Sized
 
 _ACTIVATIONS = ("identity", "leaky_relu", "elu")
 
@@ -32,12 +33,6 @@ def inplace_abn_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(known, f"activation {activation!r} must be one of {_ACTIVATIONS}")
     op.require(not op.attr("use_sync_bn"), "use_sync_bn is not built: use sync_batch_norm")
     return batch_norm_shape(op)
-
-
-def inplace_abn_grad_shape(op: Inference) -> Mapping[str, Specs]:
-    """The gradient of X is like Y."""
-    scale = op.spec("Scale")
-    return {"X@GRAD": op.spec("Y"), "Scale@GRAD": scale, "Bias@GRAD": scale}
 
 
 class InplaceAbn(BatchNorm, BatchNormAttributes):
@@ -120,7 +115,7 @@ define(
     slope=Op(
         "inplace_abn_grad",
         InplaceAbnGrad,
-        inplace_abn_grad_shape,
+        Sized("Y, Scale -> X@GRAD as Y, Scale@GRAD as Scale, Bias@GRAD as Scale"),
         formula=inplace_abn_grad,
         in_place={"X@GRAD": "Y@GRAD"},
     ),

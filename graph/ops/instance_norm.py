@@ -7,19 +7,15 @@ from collections.abc import Mapping
 from . import formula as f
 from .double_gradient import of_normed, twice
 from .operands import Input, Operands, Output
-from .registry import Inference, Op, Spec, Specs, define, differentiable
-from .rules import match, product, statistic
+from .registry import Inference, Op, Specs, define, differentiable
 from .samples import normal, sample
+from .shapes import Sized
 
 
-def instance_norm_shape(op: Inference) -> Mapping[str, Specs]:
-    """Y like X; statistics have one element for each channel of each sample."""
-    x = op.spec("X")
-    op.require(2 <= len(x.shape) <= 5, f"X must have 2 to 5 dimensions, has {len(x.shape)}")
+def _check_operands(op: Inference) -> None:
+    rank = len(op.shape("X"))
+    op.require(2 <= rank <= 5, f"X must have 2 to 5 dimensions, has {rank}")
     op.require(op.has("Scale") == op.has("Bias"), "Scale and Bias come together, or not at all")
-    match(op, {"channels": x.shape[1]}, Scale="channels", Bias="channels")
-    rows = Spec((product(x.shape[:2]),), statistic(x.dtype))
-    return {"Y": x, "SavedMean": rows, "SavedVariance": rows}
 
 
 def instance_norm_grad_shape(op: Inference) -> Mapping[str, Specs]:
@@ -79,12 +75,15 @@ _CHANNELS = {"Scale": normal(3), "Bias": normal(3)}
 define(
     "instance_norm",
     InstanceNorm,
-    instance_norm_shape,
+    Sized(
+        "X [N C ...], Scale [C], Bias [C] "
+        "-> Y as X, SavedMean statistic [N*C], SavedVariance statistic [N*C]",
+        _check_operands,
+    ),
     formula=instance_norm,
     samples=(
         sample({"X": normal(2, 3, 4, 2), **_CHANNELS}),
         sample({"X": normal(2, 3, 4)}, epsilon=0.1),
     ),
-    refuses=(sample({"X": normal(2, 4, 3), **_CHANNELS}),),
     slope=differentiable(_SLOPE, _SECOND, formula=twice(_from_x_alone, _SLOPE, _SECOND)),
 )

@@ -7,6 +7,7 @@ Bicubic: Keys, "Cubic convolution interpolation for digital image processing", 1
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -28,7 +29,6 @@ Taps = list[
 def interpolation_shape(op: Inference) -> Mapping[str, Specs]:
     """[N, C, *sizes] to [N, C, *new sizes], or with channels last."""
     x, layout = op.spec("X"), op.attr("data_layout")
-    op.require(layout in ("NCHW", "NHWC"), f"data_layout={layout!r} must be 'NCHW' or 'NHWC'")
     ranks = _RANKS[op.op.type.removesuffix("_at").removesuffix("_interp")]
     op.require(len(x.shape) in ranks, f"X must have {ranks[0]} dimensions, has {len(x.shape)}")
     axes = len(x.shape) - 2
@@ -68,7 +68,7 @@ class Interpolation(Operands):
     size_tensor: Inputs | None
     scale_tensor: Input | None = named("Scale")
     out: Output
-    data_layout: str = "NCHW"
+    data_layout: Literal["NCHW", "NHWC"] = "NCHW"
     out_d: int = 0
     out_h: int = 0
     out_w: int = 0

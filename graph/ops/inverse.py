@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from . import formula as f
 from .operands import Unary, record_of
-from .registry import Inference, ShapeRule, Specs, define, slope
-from .rules import merge_dims
-from .samples import definite, normal, sample
-
-
-def square_matrices(slot: str, result: str) -> ShapeRule:
-    """Return the shape rule of a result like an operand of square matrices [..., N, N]."""
-
-    def rule(op: Inference) -> Mapping[str, Specs]:
-        x = op.spec(slot)
-        fits = len(x.shape) >= 2 and merge_dims(*x.shape[-2:]) is not None
-        op.require(fits, f"{slot} must hold square matrices")
-        return {result: x}
-
-    return rule
-
+from .registry import define, slope
+from .rules import same
+from .samples import definite, sample
+from .shapes import Sized
 
 define(
     "inverse",
     record_of("input", "output"),
-    square_matrices("Input", "Output"),
+    Sized("Input [... N N] -> Output as Input"),
     formula=lambda a: {"output": f.inverse(a.input)},
     samples=(sample({"Input": definite(3, 3)}), sample({"Input": definite(2, 2, 2)})),
-    refuses=(sample({"Input": normal(3, 2)}), sample({"Input": normal(3)})),
-    slope=slope("output d_output", "d_input", shape=square_matrices("Output", "Input@GRAD")),
+    slope=slope("output d_output", "d_input", shape=same("Output", "Input@GRAD")),
 )
 
 
@@ -47,9 +32,8 @@ def cholesky(a: Cholesky) -> f.Results:
 define(
     "cholesky",
     Cholesky,
-    square_matrices("X", "Out"),
+    Sized("X [... N N] -> Out as X"),
     formula=cholesky,
     samples=(sample({"X": definite(3, 3)}), sample({"X": definite(2, 2, 2)}, upper=True)),
-    refuses=(sample({"X": normal(3, 2)}),),
-    slope=slope("out d_out", "d_x", shape=square_matrices("Out", "X@GRAD")),
+    slope=slope("out d_out", "d_x", shape=same("Out", "X@GRAD")),
 )

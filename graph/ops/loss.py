@@ -14,9 +14,10 @@ from . import formula as f
 from .double_gradient import twice
 from .operands import Array, Gradient, Input, Operands, Output, Unary, record_of
 from .registry import Inference, Op, Spec, Specs, define, differentiable, slope
-from .rules import match, normal_axis, of_shape, same, same_shape
+from .rules import match, normal_axis, of_shape, same
 from .samples import distribution, integers, normal, sample, table, uniform
 from .second_order import Second
+from .shapes import Sized
 
 # Scores further below the largest of their row count as if they were this far below, as on Paddle's CPUs: no
 # probability is 0, so its logarithm is finite, and its gradient is that of the scores.
@@ -338,68 +339,36 @@ define(
 )
 
 
-def like_x(op: Inference) -> Mapping[str, Specs]:
-    """X and Label have one shape; so has the loss."""
-    same_shape(op, "X", "Label")
-    return {"Out": op.spec("X"), "X@GRAD": op.spec("X")}
-
-
 class SigmoidCrossEntropyWithLogits(Unary):
     label: Input
     normalize: bool = False
     ignore_index: int = -100
 
 
-class SigmoidCrossEntropyWithLogitsGrad(SigmoidCrossEntropyWithLogits, Gradient, reads="*"): ...
-
-
-def _by_label(a: SigmoidCrossEntropyWithLogits, value: Array) -> Array:
-    """Return a value of each label, 0 of those to ignore; ``normalize`` divides by how many count."""
-    counts = f.not_equal(a.label, a.ignore_index)
-    value = f.where(counts, value, 0)
-    return value / f.maximum(counts.astype(value.dtype).sum(), 1) if a.normalize else value
-
-
 def sigmoid_cross_entropy(a: SigmoidCrossEntropyWithLogits) -> f.Results:
-    """max(x, 0) - x * label + log(1 + exp(-|x|)), which does not overflow."""
-    value = f.maximum(a.x, 0) - a.x * a.label + f.log1p(f.exp(-f.absolute(a.x)))
-    return {"out": _by_label(a, value)}
-
-
-def sigmoid_cross_entropy_grad(a: SigmoidCrossEntropyWithLogitsGrad) -> f.Results:
-    """(sigmoid(x) - label) * d."""
-    return {"d_x": _by_label(a, (f.sigmoid(a.x) - a.label) * a.d_out)}
+    """log(1 + exp(x)) - x * label, 0 of labels to ignore; ``normalize`` divides by how many are not ignored."""
+    counts = f.not_equal(a.label, a.ignore_index)
+    value = f.where(counts, f.softplus(a.x) - a.x * a.label, 0)
+    return {"out": value / f.maximum(counts.astype(value.dtype).sum(), 1) if a.normalize else value}
 
 
 define(
     "sigmoid_cross_entropy_with_logits",
     SigmoidCrossEntropyWithLogits,
-    like_x,
+    Sized("X [...], Label [...] -> Out as X"),
     formula=sigmoid_cross_entropy,
     samples=(
         sample({"X": normal(4, 3), "Label": uniform(4, 3)}),
         sample({"X": normal(4, 3), "Label": uniform(4, 3)}, normalize=True),
     ),
-    refuses=(sample({"X": normal(4, 3), "Label": uniform(3, 4)}),),
-    slope=Op(
-        "sigmoid_cross_entropy_with_logits_grad",
-        SigmoidCrossEntropyWithLogitsGrad,
-        like_x,
-        formula=sigmoid_cross_entropy_grad,
-    ),
+    slope=slope("x label d_out", "d_x"),
 )
-
-
-def log_loss_shape(op: Inference) -> Mapping[str, Specs]:
-    """Predicted and Labels have one shape; so has the loss."""
-    same_shape(op, "Predicted", "Labels")
-    return {"Loss": op.spec("Predicted"), "Predicted@GRAD": op.spec("Predicted")}
 
 
 define(
     "log_loss",
     record_of("predicted labels", "loss", epsilon=0.0001),
-    log_loss_shape,
+    Sized("Predicted [...], Labels [...] -> Loss as Predicted"),
     scalar=lambda predicted, labels, *, epsilon: (
         -(labels * e.log(predicted + epsilon)) - (1 - labels) * e.log(1 - predicted + epsilon)
     ),
@@ -407,18 +376,11 @@ define(
     slope=slope(
         "predicted labels d_loss",
         "d_predicted",
-        shape=log_loss_shape,
         scalar=lambda predicted, labels, d_loss, *, epsilon: (
             d_loss * ((1 - labels) / (1 - predicted + epsilon) - labels / (predicted + epsilon))
         ),
     ),
 )
-
-
-def huber_shape(op: Inference) -> Mapping[str, Specs]:
-    """X, Y and the results have one shape."""
-    same_shape(op, "X", "Y")
-    return {"Out": op.spec("X"), "Residual": op.spec("X")}
 
 
 def _huber(x: e.Expr, y: e.Expr, *, delta: float) -> tuple[e.Expr, e.Expr]:
@@ -435,7 +397,7 @@ def _huber_slopes(residual: e.Expr, d_out: e.Expr, *, delta: float) -> tuple[e.E
 define(
     "huber_loss",
     record_of("x y", "residual out", delta=1.0),
-    huber_shape,
+    Sized("X [...], Y [...] -> Out as X, Residual as X"),
     scalar=_huber,
     samples=(sample({"X": normal(4, 1), "Y": normal(4, 1)}, delta=0.7),),
     slope=slope(

@@ -15,9 +15,8 @@ from ...strategies.types import FLOATS
 from .lod import like
 from .operands import Input, Offsets, Operands, Output
 from .registry import Inference, Op, Spec, Specs, define
-from .rules import merge_dims, of_shape
+from .rules import merge_dims, of_shape, one_level
 from .samples import normal, offsets, sample
-from .sequence import one_level
 
 ACTIVATIONS = ("sigmoid", "tanh", "relu", "identity")
 

@@ -15,7 +15,7 @@ from ...strategies.types import VarType
 from .box_choice import overlap
 from .levels import computed, define_level
 from .lod_levels import bounds, parts
-from .operands import Array, Input, Offsets, Operands, Output
+from .operands import Array, Input, Offsets, Operands, Output, Positive
 from .registry import Inference, Spec, Specs, define
 from .rules import check_classes, hold_integers, known_operands, match, merge_dims
 from .samples import offsets, sample, table, uniform
@@ -35,8 +35,8 @@ class GenerateMaskLabels(Operands):
     mask_rois: Output
     roi_has_mask_int32: Output
     mask_int32: Output
-    num_classes: int = 81
-    resolution: int = 14
+    num_classes: Positive = 81
+    resolution: Positive = 14
 
 
 class MaskTargets(NamedTuple):
@@ -124,8 +124,6 @@ def masks_shape(op: Inference) -> Mapping[str, Specs]:
     rois, count = op.spec("Rois"), -1
     match(op, Rois="regions 4", GtSegms="points 2", ImInfo="N 3")
     hold_integers(op, "GtClasses", "IsCrowd", "LabelsInt32")
-    for attr in ("num_classes", "resolution"):
-        op.require(op.attr(attr) > 0, f"{attr} must be above 0")
     if op.sequences("GtSegms") >= 0:
         levels = len(op.specs("GtSegms@LOD"))
         op.require(
@@ -197,7 +195,6 @@ define(
         sample({**_POLYGONS, "Rois@LOD": [offsets(4)]}, **_SMALL),
         sample({**_POLYGONS, "IsCrowd": table([[0], [1]])}, **_SMALL),
         sample({**_POLYGONS, "LabelsInt32": table([[0], [1]])}, **_SMALL),
-        sample(_POLYGONS, **_SMALL | {"resolution": 0}),
     ),
 )
 define_level(

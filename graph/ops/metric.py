@@ -5,26 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...strategies.types import FLOATS, INTEGERS, VarType
-from .operands import Input, Inputs, Operands, Output, named
+from .operands import Input, Inputs, Operands, Output, Positive, named
 from .registry import Inference, Spec, Specs, define
-from .rules import hold_floats, hold_integers, match, merge_dims, product, same_shape
+from .rules import merge_dims, product
 from .samples import Sample, integers, normal, sample, uniform
-
-
-def accuracy_shape(op: Inference) -> Mapping[str, Specs]:
-    """One row of best guesses (Out, Indices) for each label."""
-    indices, label = op.shape("Indices"), op.shape("Label")
-    op.require(len(indices) == 2, "Indices must be a matrix: the best guesses of each sample")
-    op.require(op.spec("Label").dtype in INTEGERS, "labels must be integers")
-    fits = (
-        len(label) == 2 and merge_dims(label[1], 1) and merge_dims(indices[0], label[0]) is not None
-    )
-    op.require(bool(fits), "Label must have shape [samples, 1]")
-    return {
-        "Accuracy": Spec((1,), VarType.FP32),
-        "Correct": Spec((1,), VarType.INT32),
-        "Total": Spec((1,), VarType.INT32),
-    }
+from .shapes import Sized
 
 
 class Accuracy(Operands):
@@ -39,22 +24,15 @@ class Accuracy(Operands):
 define(
     "accuracy",
     Accuracy,
-    accuracy_shape,
+    Sized(
+        "Indices [N K], Label integers [N 1] -> Accuracy float32 [1], Correct int32 [1], Total int32 [1]"
+    ),
     samples=(
         sample(
             {
                 "Out": normal(6, 2),
                 "Indices": integers(6, 2, high=4),
                 "Label": integers(6, 1, high=4),
-            }
-        ),
-    ),
-    refuses=(
-        sample(
-            {
-                "Out": normal(6, 2),
-                "Indices": integers(6, 2, high=4),
-                "Label": integers(5, 1, high=4),
             }
         ),
     ),
@@ -131,19 +109,11 @@ define(
 )
 
 
-def mean_iou_shape(op: Inference) -> Mapping[str, Specs]:
-    """Labels and predictions of one shape; two counts for each class."""
-    hold_integers(op, "Predictions", "Labels")
-    same_shape(op, "Predictions", "Labels")
+def _check_totals(op: Inference) -> None:
     counts = Spec((op.attr("num_classes"),), VarType.INT32)
-    op.require(op.attr("num_classes") > 0, "num_classes must be positive")
-    for slot, expected in (
-        ("InWrongs", counts),
-        ("InCorrects", counts),
-        ("InMeanIou", Spec((1,), VarType.FP32)),
-    ):
+    one = Spec((1,), VarType.FP32)
+    for slot, expected in (("InWrongs", counts), ("InCorrects", counts), ("InMeanIou", one)):
         op.require(all(s == expected for s in op.specs(slot)), f"{slot} must be {expected}")
-    return {"OutMeanIou": Spec((1,), VarType.FP32), "OutWrong": counts, "OutCorrect": counts}
 
 
 class MeanIou(Operands):
@@ -155,38 +125,23 @@ class MeanIou(Operands):
     out_mean_iou: Output
     out_wrong: Output
     out_correct: Output
-    num_classes: int = 0
+    num_classes: Positive = 0
 
 
 define(
     "mean_iou",
     MeanIou,
-    mean_iou_shape,
+    Sized(
+        "Predictions integers [...], Labels integers [...] "
+        "-> OutMeanIou float32 [1], OutWrong int32 [num_classes], OutCorrect int32 [num_classes]",
+        _check_totals,
+    ),
     samples=(
         sample(
             {"Predictions": integers(5, 4, high=3), "Labels": integers(5, 4, high=3)}, num_classes=5
         ),
     ),
-    refuses=(
-        sample(
-            {"Predictions": integers(5, 4, high=3), "Labels": integers(5, 3, high=3)}, num_classes=5
-        ),
-    ),
 )
-
-
-def precision_recall_shape(op: Inference) -> Mapping[str, Specs]:
-    """Six measures (macro precision, recall, F1, then micro) of the batch and of all; counts by class."""
-    probs, classes = op.spec("MaxProbs"), op.attr("class_number")
-    op.require(classes > 0, "class_number must be positive")
-    hold_floats(op, "MaxProbs", "Weights")
-    hold_integers(op, "Indices", "Labels")
-    match(op, MaxProbs="N 1", Indices="N 1", Labels="N 1", Weights="N 1")
-    states = Spec((classes, 4), probs.dtype)
-    if op.has("StatesInfo"):
-        op.require(op.spec("StatesInfo") == states, f"StatesInfo must be {states}")
-    metrics = Spec((6,), VarType.FP64)
-    return {"BatchMetrics": metrics, "AccumMetrics": metrics, "AccumStatesInfo": states}
 
 
 _CLASSES = {slot: integers(9, 1, high=3) for slot in ("Indices", "Labels")}
@@ -202,21 +157,20 @@ class PrecisionRecall(Operands):
     batch_metrics: Output
     accum_metrics: Output
     accum_states_info: Output
-    class_number: int = 0
+    class_number: Positive = 0
 
 
 define(
     "precision_recall",
     PrecisionRecall,
-    precision_recall_shape,
+    Sized(
+        "MaxProbs floats [N 1], Weights as MaxProbs [N 1], Indices integers [N 1], Labels integers [N 1], "
+        "StatesInfo as MaxProbs [class_number 4] "
+        "-> BatchMetrics float64 [6], AccumMetrics float64 [6], AccumStatesInfo [class_number 4]"
+    ),
     samples=(
         sample(_GUESSES, class_number=4),
         sample({**_GUESSES, "Weights": uniform(9, 1), "StatesInfo": uniform(4, 4)}, class_number=4),
-    ),
-    refuses=(
-        sample(_GUESSES, class_number=0),
-        sample({**_GUESSES, "StatesInfo": uniform(3, 4)}, class_number=4),
-        sample({**_GUESSES, "Weights": uniform(8, 1)}, class_number=4),
     ),
 )
 
@@ -224,22 +178,17 @@ PAIRS = ("PositivePair", "NegativePair", "NeutralPair")
 _PAIRS_BEFORE = tuple(f"Accumulate{slot}" for slot in PAIRS)
 
 
-def positive_negative_pair_shape(op: Inference) -> Mapping[str, Specs]:
-    """Three sums over pairs of rows; what they begin with is given for all or for none."""
+def _check_pairs(op: Inference) -> None:
+    """Refuse a column that Score lacks, and only some of the sums that the pairs are added to."""
     score, column = op.spec("Score"), op.attr("column")
-    hold_floats(op, "Score", "Label", "Weight")
-    hold_integers(op, "QueryID")
-    match(op, Score="N K", Label="N 1", Weight="N 1", QueryID="N 1")
-    width = score.shape[1]
+    width, one = score.shape[1], Spec((1,), score.dtype)
     op.require(
         width < 0 or -width <= column < width, f"column={column} is none of the {width} of Score"
     )
-    one = Spec((1,), score.dtype)
     before = [slot for slot in _PAIRS_BEFORE if op.has(slot)]
     op.require(len(before) in (0, 3), f"{', '.join(_PAIRS_BEFORE)} must be given together")
     for slot in before:
         op.require(op.spec(slot) == one, f"{slot} must be {one}")
-    return dict.fromkeys(PAIRS, one)
 
 
 _RANKED = {"Score": uniform(9, 2), "Label": uniform(9, 1), "QueryID": integers(9, 1, high=3)}
@@ -262,7 +211,11 @@ class PositiveNegativePair(Operands):
 define(
     "positive_negative_pair",
     PositiveNegativePair,
-    positive_negative_pair_shape,
+    Sized(
+        "Score floats [N K], Label as Score [N 1], Weight as Score [N 1], QueryID integers [N 1] -> "
+        + ", ".join(f"{slot} [1]" for slot in PAIRS),
+        _check_pairs,
+    ),
     samples=(
         sample(_RANKED),
         sample(
@@ -272,7 +225,6 @@ define(
     ),
     refuses=(
         sample(_RANKED, column=2),
-        sample({**_RANKED, "Label": uniform(8, 1)}),
         sample({**_RANKED, _PAIRS_BEFORE[0]: uniform(1)}),
     ),
 )

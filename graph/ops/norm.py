@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from . import formula as f
 from .double_gradient import of_normed, twice
@@ -19,9 +19,6 @@ def batch_norm_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(not op.attr("fuse_with_relu"), "fuse_with_relu is not built")
     x = op.spec("X")
     op.require(2 <= len(x.shape) <= 5, f"X must have 2 to 5 dimensions, has {len(x.shape)}")
-    op.require(
-        op.attr("data_layout") in ("NCHW", "NHWC", "AnyLayout"), "data_layout must be NCHW or NHWC"
-    )
     channels = x.shape[-1] if op.attr("data_layout") == "NHWC" else x.shape[1]
     slots = ("Scale", "Bias", "Mean", "Variance")
     match(op, {"channels": channels}, **dict.fromkeys(slots, "channels"))
@@ -61,7 +58,7 @@ class BatchNormAttributes(Operands):
     is_test: bool = False
     momentum: float = 0.9
     epsilon: float = 1e-5
-    data_layout: str = "NCHW"
+    data_layout: Literal["NCHW", "NHWC", "AnyLayout"] = "NCHW"
     use_mkldnn: bool = False
     fuse_with_relu: bool = False
     use_global_stats: bool = False

@@ -5,6 +5,8 @@
         scale: Input | None      # may be left out
         y: Output
         epsilon: float = 1e-5    # an attribute, with its default
+        groups: Positive = 1     # ... that is refused unless it is above 0: see :func:`limit_of`
+        layout: Literal["NCHW", "NHWC"] = "NCHW"    # ... unless it is one of these
 
 ``Inputs`` and ``Outputs`` take any number of variables. Slots are named after fields: ``x_shape`` is XShape,
 ``d_x`` is X@GRAD; ``named`` gives another name. Every result of a gradient op may be left out. It is written
@@ -26,9 +28,10 @@ A kernel is bound to an instance: slots are arrays (None, or an empty list, wher
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple, NoReturn, Self, TypeAlias, cast, dataclass_transform
 
@@ -43,6 +46,31 @@ Inputs: TypeAlias = list[Array]
 Output: TypeAlias = Array
 Outputs: TypeAlias = list[Array | None]
 Offsets: TypeAlias = list[Array]
+Positive: TypeAlias = int
+NotNegative: TypeAlias = int
+
+
+class Limit(NamedTuple):
+    """A test of an attribute's value, and what the value must do, in words."""
+
+    holds: Callable[[Any], bool]
+    text: str
+
+
+@cache
+def limit_of(kind: str) -> Limit | None:
+    """Return the limit that an annotation tells: Positive, NotNegative or a Literal (None: it tells none)."""
+    if kind == "Positive":
+        return Limit(lambda value: value > 0, "be above 0")
+    if kind == "NotNegative":
+        return Limit(lambda value: value >= 0, "not be negative")
+    if not kind.startswith("Literal["):
+        return None
+    choices = ast.literal_eval(f"({kind[len('Literal[') : -1]},)")
+    *others, last = map(repr, choices)
+    return Limit(
+        choices.__contains__, f"be {', '.join(others)} or {last}" if others else f"be {last}"
+    )
 
 
 class _Name(str):

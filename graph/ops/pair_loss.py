@@ -13,39 +13,22 @@ from . import expr as e
 from . import formula as f
 from .lod import no_sequences
 from .operands import Binary, Gradient, Input, Operands, Output, record_of
-from .registry import Grad, Inference, Op, ShapeRule, Shapes, Specs, define, slope
+from .registry import Grad, Inference, Op, Shapes, Specs, define, slope
 from .rules import (
     hold_floats,
     hold_integers,
     match,
     of_shape,
-    one_dtype,
     product,
     same,
-    same_shape,
 )
 from .samples import distribution, integers, normal, sample, uniform
-
-
-def alike(first: str, *others: str, outputs: tuple[str, ...] = ("Out",)) -> ShapeRule:
-    """All operands have one shape and one float type; so have the results."""
-
-    def rule(op: Inference) -> Mapping[str, Specs]:
-        spec = op.spec(first)
-        for other in others:
-            same_shape(op, first, other)
-            op.require(
-                op.spec(other).dtype == spec.dtype, f"{first} and {other} must have one dtype"
-            )
-        return dict.fromkeys(outputs, spec)
-
-    return rule
-
+from .shapes import Sized
 
 define(
     "minus",
     Binary,
-    alike("X", "Y"),
+    Sized("X [...], Y as X [...] -> Out as X"),
     scalar=lambda x, y: x - y,
     in_place={"Out": "X"},
     grad=Grad(
@@ -55,7 +38,6 @@ define(
         attrs=lambda attrs: {"axis": -1},
     ),
     samples=(sample({"X": normal(3, 4), "Y": normal(3, 4)}),),
-    refuses=(sample({"X": normal(3, 4), "Y": normal(4)}),),
 )
 
 _LOG_FLOOR = -100.0  # no logarithm of a probability is below
@@ -64,13 +46,12 @@ _LOG_FLOOR = -100.0  # no logarithm of a probability is below
 define(
     "bce_loss",
     record_of("x label", "out"),
-    alike("X", "Label"),
+    Sized("X [...], Label as X [...] -> Out as X"),
     scalar=lambda x, label: (
         (label - 1) * e.maximum(e.log(1 - x), _LOG_FLOOR) - label * e.maximum(e.log(x), _LOG_FLOOR)
     ),
     in_place={"Out": "X"},
     samples=(sample({"X": uniform(4, 3, low=0.1, high=0.9), "Label": uniform(4, 3)}),),
-    refuses=(sample({"X": uniform(4, 3), "Label": uniform(4)}),),
     slope=slope(
         "x label d_out",
         "d_x",
@@ -87,11 +68,10 @@ def _margin(logits: e.Expr, labels: e.Expr) -> e.Expr:
 define(
     "hinge_loss",
     record_of("logits labels", "loss"),
-    alike("Logits", "Labels", outputs=("Loss",)),
+    Sized("Logits [...], Labels as Logits [...] -> Loss as Logits"),
     scalar=lambda logits, labels: e.maximum(_margin(logits, labels), 0),
     in_place={"Loss": "Logits"},
     samples=(sample({"Logits": normal(4, 1), "Labels": uniform(4, 1, low=0.5)}),),
-    refuses=(sample({"Logits": normal(4, 1), "Labels": uniform(3, 1)}),),
     slope=slope(
         "logits labels d_loss",
         "d_logits",
@@ -103,12 +83,15 @@ define(
 )
 
 
+_ALIKE = Sized("X [...], Target as X [...] -> Loss as X")
+
+
 def kldiv_shape(op: Inference) -> Mapping[str, Specs]:
     """One loss for each element, or one for all."""
-    spec = alike("X", "Target")(op)["Out"]
+    x = _ALIKE(op)["Loss"]
     reduction = op.attr("reduction")
     op.require(reduction in _REDUCTIONS, f"reduction={reduction!r} is none of {_REDUCTIONS}")
-    return {"Loss": spec if reduction == "none" else of_shape((1,), op.spec("X"))}
+    return {"Loss": x if reduction == "none" else of_shape((1,), op.spec("X"))}
 
 
 def _reduced(shapes: Shapes, attrs: Mapping[str, Any]) -> Shapes:
@@ -153,7 +136,7 @@ define(
 define(
     "margin_rank_loss",
     record_of("x1 x2 label", "activated out", margin=0.0),
-    alike("X1", "X2", "Label", outputs=("Activated", "Out")),
+    Sized("X1 [...], X2 as X1 [...], Label as X1 [...] -> Activated as X1, Out as X1"),
     scalar=lambda x1, x2, label, *, margin: (
         e.where(label * (x2 - x1) + margin > 0, 1.0, 0.0),
         e.maximum(label * (x2 - x1) + margin, 0),
@@ -162,7 +145,6 @@ define(
         sample({"X1": normal(4, 1), "X2": normal(4, 1), "Label": uniform(4, 1)}),
         sample({"X1": normal(4, 1), "X2": normal(4, 1), "Label": uniform(4, 1)}, margin=0.3),
     ),
-    refuses=(sample({"X1": normal(4, 1), "X2": normal(4, 1), "Label": normal(3, 1)}),),
     slope=slope(
         "activated label d_out",
         "d_x1 d_x2",
@@ -184,10 +166,9 @@ def _modified_huber(x: e.Expr, y: e.Expr) -> tuple[e.Expr, e.Expr]:
 define(
     "modified_huber_loss",  # Zhang, "Solving large scale linear prediction problems", ICML 2004
     record_of("x y", "intermediate_val out"),
-    alike("X", "Y", outputs=("IntermediateVal", "Out")),
+    Sized("X [...], Y as X [...] -> IntermediateVal as X, Out as X"),
     scalar=_modified_huber,
     samples=(sample({"X": uniform(6, 1, low=-3, high=3), "Y": uniform(6, 1, low=0.6)}),),
-    refuses=(sample({"X": normal(4, 1), "Y": normal(3, 1)}),),
     slope=slope(
         "y intermediate_val d_out",
         "d_x",
@@ -215,26 +196,19 @@ _RANKED = {"Label": uniform(4, 1), "Left": normal(4, 1), "Right": normal(4, 1)}
 define(
     "rank_loss",  # Burges et al., "Learning to rank using gradient descent", ICML 2005
     record_of("label left right", "out"),
-    alike("Left", "Right", "Label"),
+    Sized("Left [...], Right as Left [...], Label as Left [...] -> Out as Left"),
     lod=no_sequences,
     scalar=lambda label, left, right: e.softplus(left - right) - label * (left - right),
     samples=(sample(_RANKED),),
-    refuses=(sample({**_RANKED, "Label": uniform(3, 1)}),),
     slope=slope("label left right d_out", "d_left d_right", scalar=_rank_slopes),
 )
 
 
-def smooth_l1_shape(op: Inference) -> Mapping[str, Specs]:
-    """One loss for each row of X."""
-    x = op.spec("X")
-    others = ("Y", "InsideWeight", "OutsideWeight")
-    one_dtype(op, "X", *others)
-    match(op, **dict.fromkeys(others, x.shape))
-    op.require(len(x.shape) > 1, "X must have 2 dimensions or more")
+def _check_weights(op: Inference) -> None:
+    op.require(len(op.shape("X")) > 1, "X must have 2 dimensions or more")
     op.require(op.attr("sigma") != 0, "sigma must not be 0")
-    weighted = op.has("InsideWeight"), op.has("OutsideWeight")
-    op.require(weighted[0] == weighted[1], "InsideWeight and OutsideWeight go together")
-    return {"Diff": x, "Out": of_shape((x.shape[0], 1), x)}
+    together = op.has("InsideWeight") == op.has("OutsideWeight")
+    op.require(together, "InsideWeight and OutsideWeight go together")
 
 
 def _by_row(shapes: Shapes, attrs: Mapping[str, Any]) -> Shapes:
@@ -279,7 +253,11 @@ _WEIGHTED = {**_APART, "InsideWeight": uniform(3, 4), "OutsideWeight": uniform(3
 define(
     "smooth_l1_loss",  # Girshick, arXiv 1504.08083
     record_of("x y inside_weight? outside_weight?", "diff out", sigma=1.0),
-    smooth_l1_shape,
+    Sized(
+        "X [N ...], Y as X [N ...], InsideWeight as X [N ...], OutsideWeight as X [N ...] "
+        "-> Diff as X, Out [N 1]",
+        _check_weights,
+    ),
     lod=no_sequences,
     scalar=_smooth_l1,
     samples=(
@@ -288,7 +266,6 @@ define(
         sample({"X": normal(2, 3, 2), "Y": normal(2, 3, 2)}, sigma=0.7),
     ),
     refuses=(
-        sample({"X": normal(3, 4), "Y": normal(4, 3)}),
         sample({"X": normal(3), "Y": normal(3)}),
         sample(_APART, sigma=0.0),
     ),
@@ -322,14 +299,13 @@ def _teacher_student_slope(
 define(
     "teacher_student_sigmoid_loss",
     record_of("x label", "y", soft_max_up_bound=15.0, soft_max_lower_bound=-15.0),
-    alike("X", "Label", outputs=("Y",)),
+    Sized("X [...], Label as X [...] -> Y as X"),
     scalar=_teacher_student,
     in_place={"Y": "X"},
     samples=(
         sample({"X": normal(9, 1), "Label": uniform(9, 1, low=-2.0, high=2.0)}),
         sample({"X": normal(5, 1), "Label": uniform(5, 1)}),
     ),
-    refuses=(sample({"X": normal(4, 1), "Label": normal(3, 1)}),),
     slope=slope("x label d_y", "d_x", scalar=_teacher_student_slope, in_place={"X@GRAD": "Y@GRAD"}),
 )
 

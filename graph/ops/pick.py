@@ -9,10 +9,11 @@ import numpy as np
 from ...strategies.types import INTEGERS
 from . import formula as f
 from .lod import no_sequences
-from .operands import Input, Inputs, Operands, Output, Unary
+from .operands import Input, Inputs, Operands, Output, Positive, Unary
 from .registry import Inference, Op, Specs, define, slope
-from .rules import hold_integers, match, merge_dims, normal_axis, of_shape, one_dtype, same
+from .rules import match, merge_dims, normal_axis, of_shape, one_dtype, same
 from .samples import integers, normal, sample
+from .shapes import Sized
 
 
 def index_select_shape(op: Inference) -> Mapping[str, Specs]:
@@ -52,13 +53,6 @@ define(
 )
 
 
-def index_sample_shape(op: Inference) -> Mapping[str, Specs]:
-    """Row i picks elements of row i of X."""
-    hold_integers(op, "Index")
-    sizes = match(op, X="N C", Index="N K")
-    return {"Out": of_shape((sizes["N"], sizes["K"]), op.spec("X"))}
-
-
 class IndexSample(Unary):
     index: Input
 
@@ -73,16 +67,11 @@ def index_sample(a: IndexSample) -> f.Results:
 define(
     "index_sample",
     IndexSample,
-    index_sample_shape,
+    Sized("X [N C], Index integers [N K] -> Out [N K]"),
     formula=index_sample,
     samples=(
         sample({"X": normal(3, 5), "Index": integers(3, 4, high=5)}),
         sample({"X": normal(2, 1), "Index": integers(2, 3, high=1)}),
-    ),
-    refuses=(
-        sample({"X": normal(3, 5), "Index": integers(2, 4, high=5)}),
-        sample({"X": normal(3, 5), "Index": integers(3, high=5)}),
-        sample({"X": normal(3, 5), "Index": normal(3, 4)}),
     ),
     slope=slope("x index d_out", "d_x"),
 )
@@ -196,16 +185,15 @@ define(
 
 def shard_index_shape(op: Inference) -> Mapping[str, Specs]:
     """Like X, which holds indices below ``index_num``."""
-    shards, shard, count = op.attr("nshards"), op.attr("shard_id"), op.attr("index_num")
+    shards, shard = op.attr("nshards"), op.attr("shard_id")
     op.require(op.spec("X").dtype in INTEGERS, "X must hold integers")
-    op.require(count > 0 and shards > 0, f"index_num {count} and nshards {shards} must be above 0")
     op.require(0 <= shard < shards, f"shard_id {shard} is not one of {shards}")
     return same()(op)
 
 
 class ShardIndex(Unary):
-    index_num: int = 0
-    nshards: int = 0
+    index_num: Positive = 0
+    nshards: Positive = 0
     shard_id: int = 0
     ignore_value: int = -1
 

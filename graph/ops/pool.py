@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from .conv import as_given, check_images, window_paddings
 from .operands import Operands, SlopeOfBoth, Unary
@@ -14,8 +15,6 @@ from .samples import normal, sample
 def pool_shape(op: Inference) -> Mapping[str, Specs]:
     """[N, C, H, W] to [N, C, oh, ow], or with channels last."""
     n, c, *image = check_images(op, "X")
-    kind = op.attr("pooling_type")
-    op.require(kind in ("max", "avg"), f"pooling_type {kind!r} is unknown")
     pads = (op.attr("paddings"), op.attr("padding_algorithm"))
     result = (n, c, *pooled(op, image, *pads))
     return {"Out": of_shape(as_given(result, op.attr("data_format")), op.spec("X"))}
@@ -43,7 +42,7 @@ def pooled(
 
 
 class PoolAttributes(Operands):
-    pooling_type: str = "max"
+    pooling_type: Literal["max", "avg"] = "max"
     ksize: Sequence[int] = [1, 1]
     global_pooling: bool = False
     strides: Sequence[int] = [1, 1]

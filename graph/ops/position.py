@@ -9,8 +9,9 @@ import numpy as np
 from . import formula as f
 from .operands import Input, Offsets, Operands, Output
 from .registry import Inference, Specs, define, slope
+from .rules import one_level
 from .samples import normal, offsets, sample
-from .sequence import bounds_of_rows, one_level
+from .sequence import bounds_of_rows
 
 
 def add_position_encoding_shape(op: Inference) -> Mapping[str, Specs]:

@@ -10,89 +10,58 @@ import numpy as np
 from . import formula as f
 from .operands import Array, Binary, BinaryGrad, Input, Operands, Output, record_of
 from .registry import Inference, Op, Specs, define, slope
-from .rules import match, merge_dims, normal_axis, of_shape, one_dtype, same_shape
+from .rules import merge_dims, normal_axis, of_shape, one_dtype, same_shape
 from .samples import normal, sample
+from .shapes import Sized
 
 
-def dot_shape(op: Inference) -> Mapping[str, Specs]:
-    """The last dimension becomes 1."""
-    x = op.spec("X")
-    op.require(len(x.shape) in (1, 2), f"X must have 1 or 2 dimensions, has {len(x.shape)}")
-    one_dtype(op, "X", "Y")
-    shape = same_shape(op, "X", "Y")
-    return {"Out": of_shape((*shape[:-1], 1), x)}
+def _check_rank(op: Inference) -> None:
+    rank = len(op.shape("X"))
+    op.require(rank in (1, 2), f"X must have 1 or 2 dimensions, has {rank}")
 
 
 define(
     "dot",
     Binary,
-    dot_shape,
+    Sized("X [... N], Y as X [... N] -> Out [... 1]", _check_rank),
     formula=lambda a: {"out": (a.x * a.y).sum(-1, keepdims=True)},
     samples=(
         sample({"X": normal(4), "Y": normal(4)}),
         sample({"X": normal(3, 4), "Y": normal(3, 4)}),
     ),
-    refuses=(
-        sample({"X": normal(4), "Y": normal(3)}),
-        sample({"X": normal(2, 3, 4), "Y": normal(2, 3, 4)}),
-    ),
+    refuses=(sample({"X": normal(2, 3, 4), "Y": normal(2, 3, 4)}),),
     slope=Op("dot_grad", BinaryGrad),
 )
-
-
-def bmm_shape(op: Inference) -> Mapping[str, Specs]:
-    """[B, M, K] by [B, K, N]."""
-    x, y = op.spec("X"), op.spec("Y")
-    for slot, spec in (("X", x), ("Y", y)):
-        op.require(len(spec.shape) == 3, f"{slot} must have 3 dimensions, has {len(spec.shape)}")
-    one_dtype(op, "X", "Y")
-    count = merge_dims(x.shape[0], y.shape[0])
-    op.require(count is not None, "X and Y must hold as many matrices")
-    inner = merge_dims(x.shape[2], y.shape[1])
-    op.require(inner is not None, f"inner sizes differ: {x.shape[2]} and {y.shape[1]}")
-    return {"Out": of_shape((x.shape[0] if count is None else count, x.shape[1], y.shape[2]), x)}
 
 
 define(
     "bmm",
     Binary,
-    bmm_shape,
+    Sized("X [B M K], Y as X [B K N] -> Out [B M N]"),
     formula=lambda a: {"out": a.x @ a.y},
     samples=(sample({"X": normal(2, 3, 4), "Y": normal(2, 4, 5)}),),
-    refuses=(
-        sample({"X": normal(2, 3, 4), "Y": normal(2, 3, 4)}),
-        sample({"X": normal(2, 3, 4), "Y": normal(3, 4, 5)}),
-        sample({"X": normal(3, 4), "Y": normal(4, 5)}),
-    ),
     slope=Op("bmm_grad", BinaryGrad),
 )
 
 
-def addmm_shape(op: Inference) -> Mapping[str, Specs]:
-    """[M, K] by [K, N]; Input is [M, N], or has 1 in places of these."""
-    source, x, y = (op.spec(slot) for slot in ("Input", "X", "Y"))
-    one_dtype(op, "Input", "X", "Y")
-    match(op, Input="A B", X="M K", Y="K N")
-    shape = (x.shape[0], y.shape[1])
-    pairs = zip(source.shape, shape, strict=True)
+def _check_addend(op: Inference) -> None:
+    """Refuse an Input that has neither 1 nor the sizes of the product."""
+    shape = (op.shape("X")[0], op.shape("Y")[1])
+    pairs = zip(op.shape("Input"), shape, strict=True)
     fits = all(n == 1 or merge_dims(n, m) is not None for n, m in pairs)
     op.require(fits, f"Input must broadcast to {list(shape)}")
-    return {"Out": of_shape(shape, x)}
 
 
 define(
     "addmm",
     record_of("input x y", "out", Alpha=1.0, Beta=1.0, use_mkldnn=False),
-    addmm_shape,
+    Sized("X [M K], Y as X [K N], Input as X [A B] -> Out [M N]", _check_addend),
     formula=lambda a: {"out": a.input * a.Beta + (a.x @ a.y) * a.Alpha},
     samples=(
         sample({"Input": normal(3, 5), "X": normal(3, 4), "Y": normal(4, 5)}),
         sample({"Input": normal(1, 5), "X": normal(3, 4), "Y": normal(4, 5)}, Alpha=0.5, Beta=-2.0),
     ),
-    refuses=(
-        sample({"Input": normal(3, 5), "X": normal(3, 4), "Y": normal(3, 5)}),
-        sample({"Input": normal(2, 5), "X": normal(3, 4), "Y": normal(4, 5)}),
-    ),
+    refuses=(sample({"Input": normal(2, 5), "X": normal(3, 4), "Y": normal(4, 5)}),),
     slope=slope("input x y d_out", "d_input d_x d_y"),
 )
 
@@ -189,24 +158,6 @@ define(
 )
 
 
-def bilinear_shape(op: Inference) -> Mapping[str, Specs]:
-    """[N, K] from X [N, A], Y [N, B], Weight [K, A, B] and Bias [1, K]."""
-    one_dtype(op, "X", "Y", "Weight")
-    sizes = match(op, X="N A", Y="N B", Weight="K A B", Bias="1 K")
-    return {"Out": of_shape((sizes["N"], sizes["K"]), op.spec("X"))}
-
-
-def bilinear_grad_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like the operands; the gradient of Bias is [1, K]."""
-    w = op.spec("Weight")
-    return {
-        "X@GRAD": op.spec("X"),
-        "Y@GRAD": op.spec("Y"),
-        "Weight@GRAD": w,
-        "Bias@GRAD": of_shape((1, w.shape[0]), w),
-    }
-
-
 class Bilinear(Operands):
     x: Input
     y: Input
@@ -227,7 +178,7 @@ def bilinear_tensor_product(a: Bilinear) -> f.Results:
 define(
     "bilinear_tensor_product",
     Bilinear,
-    bilinear_shape,
+    Sized("X [N A], Y as X [N B], Weight as X [K A B], Bias [1 K] -> Out [N K]"),
     formula=bilinear_tensor_product,
     samples=(
         sample({"X": normal(3, 4), "Y": normal(3, 5), "Weight": normal(2, 4, 5)}),
@@ -235,23 +186,22 @@ define(
             {"X": normal(2, 3), "Y": normal(2, 2), "Weight": normal(4, 3, 2), "Bias": normal(1, 4)}
         ),
     ),
-    refuses=(
-        sample({"X": normal(3, 4), "Y": normal(3, 5), "Weight": normal(2, 5, 4)}),
-        sample({"X": normal(3, 4), "Y": normal(2, 5), "Weight": normal(2, 4, 5)}),
+    slope=slope(
+        "x y weight d_out",
+        "d_x d_y d_weight d_bias",
+        shape=Sized(
+            "X, Y, Weight [K A B] "
+            "-> X@GRAD as X, Y@GRAD as Y, Weight@GRAD as Weight, Bias@GRAD as Weight [1 K]"
+        ),
     ),
-    slope=slope("x y weight d_out", "d_x d_y d_weight d_bias", shape=bilinear_grad_shape),
 )
 
 
-def conv_shift_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X [N, M]; Y is [N, K], with an odd K up to M."""
-    x, y = op.spec("X"), op.spec("Y")
-    one_dtype(op, "X", "Y")
-    match(op, X="N M", Y="N K")
-    width = y.shape[1]
+def _check_window(op: Inference) -> None:
+    """Refuse rows of Y that are of an even size, or longer than X's."""
+    width, room = op.shape("Y")[1], op.shape("X")[1]
     op.require(width < 0 or width % 2 == 1, f"Y's rows must be of odd size, are of {width}")
-    op.require(-1 in (width, x.shape[1]) or width <= x.shape[1], "Y's rows must not exceed X's")
-    return {"Out": x}
+    op.require(-1 in (width, room) or width <= room, "Y's rows must not exceed X's")
 
 
 def conv_shift(a: Any) -> f.Results:
@@ -264,7 +214,7 @@ def conv_shift(a: Any) -> f.Results:
 define(
     "conv_shift",
     Binary,
-    conv_shift_shape,
+    Sized("X [N M], Y as X [N K] -> Out as X", _check_window),
     formula=conv_shift,
     samples=(sample({"X": normal(2, 5), "Y": normal(2, 3)}),),
     refuses=(
@@ -273,14 +223,6 @@ define(
     ),
     slope=Op("conv_shift_grad", BinaryGrad),
 )
-
-
-def fsp_shape(op: Inference) -> Mapping[str, Specs]:
-    """[N, C, K] from X [N, C, H, W] and Y [N, K, H, W]."""
-    x, y = op.spec("X"), op.spec("Y")
-    one_dtype(op, "X", "Y")
-    match(op, X="N C H W", Y="N K H W")
-    return {"Out": of_shape((x.shape[0], x.shape[1], y.shape[1]), x)}
 
 
 def fsp(a: Any) -> f.Results:
@@ -294,9 +236,8 @@ def fsp(a: Any) -> f.Results:
 define(
     "fsp",
     Binary,
-    fsp_shape,
+    Sized("X [N C H W], Y as X [N K H W] -> Out [N C K]"),
     formula=fsp,
     samples=(sample({"X": normal(2, 3, 2, 4), "Y": normal(2, 2, 2, 4)}),),
-    refuses=(sample({"X": normal(2, 3, 2, 4), "Y": normal(2, 2, 4, 2)}),),
     slope=Op("fsp_grad", BinaryGrad),
 )

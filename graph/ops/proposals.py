@@ -23,6 +23,7 @@ from .operands import Array, Input, Inputs, Offsets, Operands, Output, Outputs, 
 from .registry import Inference, Spec, Specs, define
 from .rules import hold_floats, known_operands, match, merge_dims
 from .samples import normal, offsets, sample, table, uniform
+from .shapes import Sized, counted
 
 _LARGEST = math.log(1000 / 16)  # logarithm of how many times its anchor a region is wide
 
@@ -89,21 +90,6 @@ def proposals(a: Any) -> list[tuple[Array, Array]]:
 _OF_MAPS = ("Scores", "BboxDeltas", "ImInfo", "Anchors", "Variances")
 
 
-def proposals_shape(op: Inference) -> Mapping[str, Specs]:
-    """[R, 4] and their scores [R, 1]."""
-    scores, anchors = op.spec("Scores"), "H W A 4"
-    hold_floats(op, "Scores", "BboxDeltas")
-    sizes = match(op, Scores="N A H W", ImInfo="N 3", Anchors=anchors, Variances=anchors)
-    match(op, sizes, BboxDeltas=("N", max(4 * sizes["A"], -1), "H", "W"))
-    operands = known_operands(op, GenerateProposals)
-    count = -1 if operands is None else sum(len(boxes) for boxes, _ in proposals(operands))
-    return {
-        "RpnRois": Spec((count, 4), scores.dtype),
-        "RpnRoiProbs": Spec((count, 1), scores.dtype),
-        "RpnRoisLod": Spec((scores.shape[0],), VarType.INT32),
-    }
-
-
 _MAPS = {
     "Scores": uniform(2, 2, 2, 3),
     "BboxDeltas": normal(2, 8, 2, 3),
@@ -120,11 +106,15 @@ _PROPOSED = (
 define(
     "generate_proposals",
     GenerateProposals,
-    proposals_shape,
+    Sized(
+        "Scores floats [N A H W], BboxDeltas as Scores [N 4*A H W], ImInfo [N 3], "
+        "Anchors [H W A 4], Variances [H W A 4] "
+        "-> RpnRois [R 4], RpnRoiProbs [R 1], RpnRoisLod int32 [N]",
+        counted(GenerateProposals, lambda a: {"R": sum(len(boxes) for boxes, _ in proposals(a))}),
+    ),
     reads_values=lambda attrs: _OF_MAPS,
     lod=computed("lod_of_proposals", "RpnRois RpnRoiProbs"),
     samples=_PROPOSED,
-    refuses=(sample({**_MAPS, "BboxDeltas": normal(2, 6, 2, 3)}),),
 )
 define_level(
     "lod_of_proposals",

@@ -14,11 +14,10 @@ import numpy as np
 from ...strategies.types import INTEGERS, VarType
 from .levels import level_from
 from .lod import no_sequences
-from .operands import Array, Input, Offsets, Operands, Output, record_of
+from .operands import Array, Input, Offsets, Operands, Output, Positive, record_of
 from .registry import Inference, Spec, Specs, define, define_block, slope
-from .rules import is_column, match, merge_dims
+from .rules import is_column, match, merge_dims, one_level
 from .samples import integers, lengths, normal, offsets, sample
-from .sequence import one_level
 
 
 def _words(op: Inference, layers: int) -> int:
@@ -36,7 +35,6 @@ def _pieces(op: Inference) -> int:
     width, piece = op.attr("num_emb"), op.attr("rand_len")
     fits = piece > 0 and width > 0 and width % piece == 0
     op.require(fits, f"num_emb {width} must be a multiple of rand_len {piece}, both above 0")
-    op.require(op.attr("space_len") > 0, f"space_len must be above 0, got {op.attr('space_len')}")
     return int(width)
 
 
@@ -131,7 +129,7 @@ class PyramidIds(Operands):
     pyramid_layer: int = 2
     num_emb: int = 0
     rand_len: int = 0
-    space_len: int = 0
+    space_len: Positive = 0
 
 
 def terms_shape(op: Inference) -> Mapping[str, Specs]:
@@ -189,8 +187,5 @@ define(
         sample({**_WORDS, "Out@LOD": [offsets(1, 3, 1)]}, **_SIZES),
         sample({**_WORDS, "Terms": _TERMS, "Out@LOD": [offsets(1, 2, 1)]}, **_SIZES),
     ),
-    refuses=(
-        sample({**_WORDS, "Out@LOD": [offsets(1, 3, 1)]}, **{**_SIZES, "rand_len": 3}),
-        sample({**_WORDS, "Out@LOD": [offsets(1, 3, 1)]}, **{**_SIZES, "space_len": 0}),
-    ),
+    refuses=(sample({**_WORDS, "Out@LOD": [offsets(1, 3, 1)]}, **{**_SIZES, "rand_len": 3}),),
 )

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from ...strategies.types import VarType
-from .creation import SIZES, attribute_shape, filled_shape
-from .operands import Gradient, Input, Inputs, Operands, Output, Unary, named
-from .registry import Grad, Inference, Op, Spec, Specs, define, in_steps
+from .creation import SIZES, Filled, attribute_shape, filled_shape
+from .operands import Gradient, Input, Operands, Output, Unary, named
+from .registry import Grad, Inference, Op, define, in_steps
 from .rules import same
 from .samples import lengths, normal, sample
+from .shapes import Sized
 
 
-class UniformRandom(Operands):
-    shape_tensor: Input | None
-    shape_tensor_list: Inputs | None
-    out: Output
-    shape: Sequence[int] = []
+class UniformRandom(Filled):
     seed: int = 0
     dtype: int = int(VarType.FP32)
     min: float = -1.0
@@ -38,11 +35,7 @@ define(
 )
 
 
-class GaussianRandom(Operands):
-    shape_tensor: Input | None
-    shape_tensor_list: Inputs | None
-    out: Output
-    shape: Sequence[int] = []
+class GaussianRandom(Filled):
     seed: int = 0
     dtype: int = int(VarType.FP32)
     mean: float = 0.0
@@ -81,16 +74,9 @@ define(
 )
 
 
-def dropout_shape(op: Inference) -> Mapping[str, Specs]:
-    """Out and Mask like X; the mask holds 0 and 1 as bytes."""
+def _check_rate(op: Inference) -> None:
     p = op.attr("dropout_prob")
     op.require(0.0 <= p <= 1.0, f"dropout_prob={p} must be between 0 and 1")
-    kinds = ("downgrade_in_infer", "upscale_in_train")
-    op.require(
-        op.attr("dropout_implementation") in kinds, f"dropout_implementation must be one of {kinds}"
-    )
-    x = op.spec("X")
-    return {"Out": x, "Mask": Spec(x.shape, VarType.UINT8)}
 
 
 class Dropout(Unary):
@@ -100,7 +86,7 @@ class Dropout(Unary):
     is_test: bool = False
     fix_seed: bool = False
     seed: int = 0
-    dropout_implementation: str = "downgrade_in_infer"
+    dropout_implementation: Literal["downgrade_in_infer", "upscale_in_train"] = "downgrade_in_infer"
 
 
 def factor_of(dropout_prob: float, is_test: bool, dropout_implementation: str) -> float:
@@ -125,7 +111,7 @@ class DropoutGrad(Dropout, Gradient, reads="mask"): ...
 define(
     "dropout",
     Dropout,
-    dropout_shape,
+    Sized("X [...] -> Out as X, Mask uint8 [...]", _check_rate),
     numbers={"Seed": "seed"},
     numbers_set={"Seed": {"fix_seed": True}},
     in_place={"Out": "X"},

@@ -11,8 +11,9 @@ from . import formula as f
 from .lod import no_sequences
 from .operands import Gradient, Input, Inputs, Operands, Output, Outputs, Unary, named, record_of
 from .registry import Inference, Op, Spec, Specs, define, in_steps, slope
-from .rules import merge_dims, of_shape, product
+from .rules import of_shape, product
 from .samples import booleans, integers, lengths, normal, sample
+from .shapes import Sized
 
 
 def fill_shape(op: Inference) -> Mapping[str, Specs]:
@@ -45,22 +46,17 @@ define(
 )
 
 
-def one_of(dtype: VarType) -> Mapping[str, Specs]:
-    """Return the specs of an op whose only result is one element."""
-    return {"Out": Spec((1,), dtype)}
-
-
 define(
     "size",
     record_of("input", "out"),
-    lambda op: one_of(VarType.INT64),
+    Sized("Input -> Out int64 [1]"),
     formula=lambda a: {"out": f.table([a.input.size], np.int64)},
     samples=(sample({"Input": normal(2, 3)}),),
 )
 define(
     "is_empty",
     Unary,
-    lambda op: one_of(VarType.BOOL),
+    Sized("X -> Out bool [1]"),
     formula=lambda a: {"out": f.table([not a.x.size])},
     samples=(sample({"X": normal(2, 3)}), sample({"X": normal(2, 0)})),
 )
@@ -246,23 +242,6 @@ define(
 )
 
 
-def alike(first: str, second: str, op: Inference) -> None:
-    """Refuse two operands that cannot have one shape and type."""
-    a, b = op.spec(first), op.spec(second)
-    fits = len(a.shape) == len(b.shape) and a.dtype == b.dtype
-    pairs = zip(a.shape, b.shape, strict=False)
-    op.require(
-        fits and all(merge_dims(m, n) is not None for m, n in pairs),
-        f"{first} and {second} must have one shape and type",
-    )
-
-
-def allclose_shape(op: Inference) -> Mapping[str, Specs]:
-    """One boolean for two tensors of one shape."""
-    alike("Input", "Other", op)
-    return one_of(VarType.BOOL)
-
-
 class Allclose(Operands):
     input: Input
     other: Input
@@ -275,12 +254,11 @@ class Allclose(Operands):
 define(
     "allclose",
     Allclose,
-    allclose_shape,
+    Sized("Input [...], Other as Input [...] -> Out bool [1]"),
     samples=(
         sample({"Input": normal(3, 4), "Other": normal(3, 4)}, atol=9.0),
         sample({"Input": normal(3, 4), "Other": normal(3, 4)}),
     ),
-    refuses=(sample({"Input": normal(3), "Other": normal(4)}),),
 )
 
 
@@ -294,7 +272,7 @@ class EqualReduce(Operands):
 define(
     "equal_reduce",
     EqualReduce,
-    lambda op: one_of(VarType.BOOL),
+    Sized("X -> Out bool [1]"),
     samples=(
         sample({"X": integers(2, high=1), "Y": integers(2, high=1)}),
         sample({"X": booleans(9), "Y": booleans(9)}),

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from ...strategies.types import FLOATS, INTEGERS
 from . import formula as f
 from .lod import no_sequences
-from .operands import Input, Operands, Output
-from .registry import Inference, Specs, define, slope
-from .rules import merge_dims, of_shape
-from .samples import integers, normal, sample, table
+from .operands import Input, Operands, Output, Positive
+from .registry import define, slope
+from .samples import normal, sample, table
+from .shapes import Sized
 
 
 class RankAttention(Operands):
@@ -20,28 +17,7 @@ class RankAttention(Operands):
     rank_offset: Input
     rank_param: Input
     out: Output
-    MaxRank: int = 3
-
-
-def rank_attention_shape(op: Inference) -> Mapping[str, Specs]:
-    """[N, C] of X [N, D], RankOffset [N, 1 + 2K] and RankParam [K K D, C]."""
-    x, ranks, param = op.spec("X"), op.spec("RankOffset"), op.spec("RankParam")
-    count = op.attr("MaxRank")
-    op.require(count > 0, f"MaxRank must be above 0, got {count}")
-    op.require(x.dtype in FLOATS and len(x.shape) == 2, "X must be [N, D] of floats")
-    fits = len(ranks.shape) == 2 and merge_dims(ranks.shape[1], 1 + 2 * count) is not None
-    fits = fits and merge_dims(ranks.shape[0], x.shape[0]) is not None
-    op.require(
-        fits and ranks.dtype in INTEGERS,
-        f"RankOffset must be integers [N, {1 + 2 * count}]: a rank, and MaxRank times a rank and a row",
-    )
-    height = -1 if x.shape[1] < 0 else count * count * x.shape[1]
-    fits = len(param.shape) == 2 and merge_dims(param.shape[0], height) is not None
-    op.require(
-        fits and param.dtype == x.dtype,
-        f"RankParam must be [MaxRank * MaxRank * D, C] = [{height}, C], of X's type",
-    )
-    return {"Out": of_shape((x.shape[0], param.shape[1]), x)}
+    MaxRank: Positive = 3
 
 
 def rank_attention(a: RankAttention) -> f.Results:
@@ -68,17 +44,13 @@ _RANKED = {"X": normal(4, 3), "RankOffset": table(_RANKS), "RankParam": normal(1
 define(
     "rank_attention",
     RankAttention,
-    rank_attention_shape,
+    Sized(
+        "X floats [N D], RankOffset integers [N 1+2*MaxRank], RankParam as X [MaxRank*MaxRank*D C] "
+        "-> Out [N C]"
+    ),
     lod=no_sequences,
     formula=rank_attention,
     samples=(sample(_RANKED, MaxRank=2),),
-    refuses=(
-        sample(_RANKED),
-        sample({**_RANKED, "RankParam": normal(9, 5)}, MaxRank=2),
-        sample({**_RANKED, "RankOffset": normal(4, 5)}, MaxRank=2),
-        sample({**_RANKED, "RankOffset": integers(3, 5, high=2)}, MaxRank=2),
-        sample({**_RANKED, "X": normal(4, 3, 1)}, MaxRank=2),
-    ),
     slope=slope(
         "x rank_offset rank_param d_out", "d_rank_param"
     ),  # as in Paddle, X gets no gradient

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .operands import Input, Operands, Outputs, Unary
+from .operands import Input, Operands, Outputs, Positive, Unary
 from .registry import Grad, Inference, Specs, define, slope
 from .rules import normal_axis, of_shape, same
 from .samples import normal, sample
+from .shapes import Sized
 
 
 def flip_shape(op: Inference) -> Mapping[str, Specs]:
@@ -97,60 +98,39 @@ def _image(op: Inference, slot: str = "X") -> tuple[int, int, int, int]:
     return n, channels, height, width
 
 
-def pixel_shuffle_shape(op: Inference) -> Mapping[str, Specs]:
-    """Channels, ``upscale_factor`` squared of them a block, become blocks of pixels (Shi et al., CVPR 2016)."""
-    n, channels, height, width = _image(op)
-    r = op.attr("upscale_factor")
-    op.require(
-        r > 0 and (channels < 0 or channels % (r * r) == 0),
-        f"{channels} channels do not divide by the square of upscale_factor {r}",
-    )
-    sizes = (channels // (r * r) if channels >= 0 else -1, *(_times(d, r) for d in (height, width)))
-    return {"Out": of_shape((n, *sizes), op.spec("X"))}
-
-
-def pixel_shuffle_grad_shape(op: Inference) -> Mapping[str, Specs]:
-    """The shape before."""
-    n, channels, height, width = _image(op, "Out@GRAD")
-    r = op.attr("upscale_factor")
-    sizes = (_times(channels, r * r), *(d // r if d >= 0 else -1 for d in (height, width)))
-    return {"X@GRAD": of_shape((n, *sizes), op.spec("Out@GRAD"))}
-
-
-def _times(size: int, factor: int) -> int:
-    return size * factor if size >= 0 else -1
-
-
 class PixelShuffle(Unary):
-    upscale_factor: int = 1
+    upscale_factor: Positive = 1
 
 
 define(
     "pixel_shuffle",
     PixelShuffle,
-    pixel_shuffle_shape,
+    Sized(  # Shi et al., CVPR 2016
+        "X [N C H W] -> Out [N C/upscale_factor/upscale_factor H*upscale_factor W*upscale_factor]"
+    ),
     samples=(sample({"X": normal(2, 8, 2, 3)}, upscale_factor=2),),
     refuses=(
         sample({"X": normal(2, 6, 2, 3)}, upscale_factor=2),
         sample({"X": normal(2, 4, 3)}, upscale_factor=2),
     ),
-    slope=slope("d_out", "d_x", shape=pixel_shuffle_grad_shape),
+    slope=slope(
+        "d_out",
+        "d_x",
+        shape=Sized(
+            "Out@GRAD [N C H W] "
+            "-> X@GRAD [N C*upscale_factor*upscale_factor H/upscale_factor W/upscale_factor]"
+        ),
+    ),
 )
 
 
-def space_to_depth_shape(op: Inference) -> Mapping[str, Specs]:
-    """``blocksize`` times lower and narrower, and its square times as many channels."""
-    n, channels, height, width = _image(op)
-    b = op.attr("blocksize")
+def _check_blocks(op: Inference) -> None:
+    channels, b = op.shape("X")[1], op.attr("blocksize")
     op.require(b > 1, f"blocksize {b} must be above 1")
     op.require(
         channels % (b * b) == 0 or channels < 0,
         f"{channels} channels do not divide by the square of blocksize {b}",
     )
-    for size in (height, width):
-        op.require(size < 0 or size % b == 0, f"{size} pixels do not divide by blocksize {b}")
-    sizes = (_times(channels, b * b), *(d // b if d >= 0 else -1 for d in (height, width)))
-    return {"Out": of_shape((n, *sizes), op.spec("X"))}
 
 
 class SpaceToDepth(Unary):
@@ -160,7 +140,7 @@ class SpaceToDepth(Unary):
 define(
     "space_to_depth",
     SpaceToDepth,
-    space_to_depth_shape,
+    Sized("X [N C H W] -> Out [N C*blocksize*blocksize H/blocksize W/blocksize]", _check_blocks),
     samples=(sample({"X": normal(2, 8, 2, 4)}, blocksize=2),),
     refuses=(
         sample({"X": normal(2, 8, 3, 4)}, blocksize=2),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...strategies.types import FLOATS, VarType
+from ...strategies.types import VarType
 from . import expr as e
 from . import formula as f
 from .expr import Expr
@@ -13,12 +13,9 @@ from .operands import Array, Inputs, Operands, Output, SlopeOfBoth, SlopeOfX, Un
 from .registry import Grad, Inference, Op, ShapeRule, Shapes, Spec, Specs, define
 from .rules import merge_dims, normal_axis, product, same
 from .samples import Draw, booleans, normal, sample, uniform
+from .shapes import Sized
 
-
-def scalar_like(op: Inference) -> Mapping[str, Specs]:
-    """Out is a tensor of one element in X's dtype, which is a float."""
-    op.require(op.spec("X").dtype in FLOATS, "X must be of a float type")
-    return {"Out": Spec((1,), op.spec("X").dtype)}
+scalar_like = Sized("X floats -> Out [1]")
 
 
 def mean_grad_shape(op: Inference) -> Mapping[str, Specs]:
@@ -40,7 +37,6 @@ define(
     scalar_like,
     linear=("X",),
     samples=(sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
-    refuses=(sample({"X": booleans(3, 4)}),),
     slope=Op(
         "mean_grad",
         SlopeOfX,

@@ -6,21 +6,21 @@ sequence. How many anchors or regions count follows from boxes; which of too man
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...strategies.types import VarType
 from .box_choice import overlap
 from .latest import latest
 from .levels import computed, define_level
 from .lod import no_sequences
 from .lod_levels import bounds, parts
-from .operands import Array, Input, Offsets, Operands, Output
-from .registry import Inference, Spec, Specs, define
-from .rules import check_classes, hold_integers, known_operands, match, merge_dims
-from .samples import offsets, sample, table, uniform
+from .operands import Array, Input, Offsets, Operands, Output, Positive
+from .registry import Inference, define
+from .rules import check_classes, merge_dims
+from .samples import offsets, sample, table
+from .shapes import Sized, counted
 
 _SAME = 1e-5  # shares that differ by less are the same
 # Candidates, and how many of them are wanted -> those that count
@@ -150,19 +150,9 @@ def anchor_targets(a: Any, choose: Choose = first) -> AnchorTargets:
     return AnchorTargets(*whole)
 
 
-def anchors_shape(op: Inference) -> Mapping[str, Specs]:
-    """[F] anchors with an object, whose offsets are [F, 4], and [B] whose labels are [B, 1]."""
-    anchor = op.spec("Anchor")
-    match(op, {"sequences": op.sequences("GtBoxes")}, GtBoxes="objects 4", ImInfo="sequences 3")
-    hold_integers(op, "IsCrowd")
-    operands, sizes = known_operands(op, RpnTargetAssign), (-1, -1)
-    if operands is not None:
-        targets = anchor_targets(operands)
-        sizes = len(targets.places), len(targets.scores)
-    rows = {"LocationIndex": (sizes[0],), "ScoreIndex": (sizes[1],), "TargetLabel": (sizes[1], 1)}
-    places = Spec((sizes[0], 4), anchor.dtype)
-    integers = {slot: Spec(shape, VarType.INT32) for slot, shape in rows.items()}
-    return {**integers, "TargetBBox": places, "BBoxInsideWeight": places}
+def _numbers_of(targets: AnchorTargets) -> dict[str, int]:
+    """Return how many anchors have an object, and how many have a label."""
+    return {"F": len(targets.places), "B": len(targets.scores)}
 
 
 _OBJECTS = {
@@ -185,7 +175,12 @@ _ANCHORS = {
 define(
     "rpn_target_assign",
     RpnTargetAssign,
-    anchors_shape,
+    Sized(
+        "Anchor, GtBoxes [objects 4], ImInfo [sequences(GtBoxes) 3], IsCrowd integers "
+        "-> LocationIndex int32 [F], ScoreIndex int32 [B], TargetLabel int32 [B 1], "
+        "TargetBBox [F 4], BBoxInsideWeight [F 4]",
+        counted(RpnTargetAssign, lambda a: _numbers_of(anchor_targets(a))),
+    ),
     reads_values=lambda attrs: ("Anchor", "GtBoxes", "IsCrowd", "ImInfo", "GtBoxes@LOD"),
     lod=no_sequences,
     random=True,
@@ -193,7 +188,6 @@ define(
         sample(_ANCHORS, use_random=False),
         sample(_ANCHORS, use_random=False, rpn_batch_size_per_im=2, rpn_straddle_thresh=-1.0),
     ),
-    refuses=(sample({**_ANCHORS, "GtBoxes": uniform(3, 5)}),),
 )
 
 # -- retinanet_target_assign ------------------------------------------------------------------------
@@ -240,27 +234,16 @@ def class_targets(a: Any) -> tuple[AnchorTargets, Array]:
     return AnchorTargets(*whole), counts
 
 
-def classes_shape(op: Inference) -> Mapping[str, Specs]:
-    """[F] anchors with an object, offsets [F, 4]; [B] whose labels are [B, 1]; and [N, 1] counts."""
-    anchor = op.spec("Anchor")
-    match(op, {"sequences": op.sequences("GtBoxes")}, GtBoxes="objects 4", ImInfo="sequences 3")
-    hold_integers(op, "IsCrowd", "GtLabels")
-    operands, sizes = known_operands(op, RetinanetTargetAssign), (-1, -1)
-    if operands is not None:
-        targets, _ = class_targets(operands)
-        sizes = len(targets.places), len(targets.scores)
-    shapes = {"LocationIndex": (sizes[0],), "ScoreIndex": (sizes[1],), "TargetLabel": (sizes[1], 1)}
-    shapes["ForegroundNumber"] = (op.shape("ImInfo")[0], 1)
-    places = Spec((sizes[0], 4), anchor.dtype)
-    integers = {slot: Spec(shape, VarType.INT32) for slot, shape in shapes.items()}
-    return {**integers, "TargetBBox": places, "BBoxInsideWeight": places}
-
-
 _CLASSES = {**_ANCHORS, "GtLabels": table([[1], [3], [2]])}
 define(
     "retinanet_target_assign",
     RetinanetTargetAssign,
-    classes_shape,
+    Sized(
+        "Anchor, GtBoxes [objects 4], ImInfo [sequences(GtBoxes) 3], IsCrowd integers, GtLabels integers "
+        "-> LocationIndex int32 [F], ScoreIndex int32 [B], TargetLabel int32 [B 1], "
+        "TargetBBox [F 4], BBoxInsideWeight [F 4], ForegroundNumber int32 [sequences(GtBoxes) 1]",
+        counted(RetinanetTargetAssign, lambda a: _numbers_of(class_targets(a)[0])),
+    ),
     reads_values=lambda attrs: (
         "Anchor",
         "GtBoxes",
@@ -274,7 +257,6 @@ define(
         sample(_CLASSES),
         sample(_CLASSES, positive_overlap=0.9, negative_overlap=0.95),
     ),
-    refuses=(sample({**_CLASSES, "GtBoxes": uniform(3, 5)}),),
 )
 
 # -- generate_proposal_labels -----------------------------------------------------------------------
@@ -292,7 +274,7 @@ class GenerateProposalLabels(Operands):
     bg_thresh_hi: float = 0.5
     bg_thresh_lo: float = 0.0
     bbox_reg_weights: Sequence[float] = [0.1, 0.1, 0.2, 0.2]
-    class_nums: int = 81
+    class_nums: Positive = 81
     use_random: bool = True
     is_cascade_rcnn: bool = False
     is_cls_agnostic: bool = False
@@ -353,26 +335,10 @@ _TARGETS = ("Rois", "LabelsInt32", "BboxTargets", "BboxInsideWeights", "BboxOuts
 _OF_REGIONS = ("RpnRois", "GtClasses", "IsCrowd", "GtBoxes", "ImInfo")
 
 
-def regions_shape(op: Inference) -> Mapping[str, Specs]:
-    """[S, 4] regions, [S, 1] classes, and [S, 4 classes] offsets and weights."""
-    rois = op.spec("RpnRois")
-    match(op, RpnRois="regions 4", GtBoxes="objects 4", ImInfo="N 3")
+def _check_images(op: Inference) -> None:
     for slot in ("RpnRois", "GtBoxes"):
         fits = merge_dims(op.sequences(slot), op.shape("ImInfo")[0]) is not None
         op.require(fits, f"{slot} must have a sequence for each image of ImInfo")
-    for slot in ("GtClasses", "IsCrowd"):
-        fits = merge_dims(op.shape(slot)[0], op.shape("GtBoxes")[0]) is not None
-        op.require(fits, f"{slot} must have a row for each of GtBoxes")
-    op.require(op.attr("class_nums") > 0, "class_nums must be above 0")
-    operands, count = known_operands(op, GenerateProposalLabels), -1
-    if operands is not None:
-        count = sum(len(image.boxes) for image in region_targets(operands))
-    wide = Spec((count, 4 * op.attr("class_nums")), rois.dtype)
-    return {
-        "Rois": Spec((count, 4), rois.dtype),
-        "LabelsInt32": Spec((count, 1), VarType.INT32),
-        **dict.fromkeys(_TARGETS[2:], wide),
-    }
 
 
 _CANDIDATES = {
@@ -397,16 +363,22 @@ _REGIONS = (
 define(
     "generate_proposal_labels",
     GenerateProposalLabels,
-    regions_shape,
+    Sized(
+        "RpnRois [regions 4], GtBoxes [objects 4], ImInfo [N 3], "
+        "GtClasses [objects 1?], IsCrowd [objects 1?] "
+        "-> Rois [S 4], LabelsInt32 int32 [S 1], "
+        + ", ".join(f"{slot} [S 4*class_nums]" for slot in _TARGETS[2:]),
+        _check_images,
+        counted(
+            GenerateProposalLabels,
+            lambda a: {"S": sum(len(image.boxes) for image in region_targets(a))},
+        ),
+    ),
     reads_values=lambda attrs: (*_OF_REGIONS, "RpnRois@LOD", "GtBoxes@LOD"),
     lod=computed("lod_of_regions", " ".join(_TARGETS), "RpnRois GtBoxes"),
     random=True,
     samples=_REGIONS,
-    refuses=(
-        sample({**_CANDIDATES, "RpnRois": uniform(4, 5)}, **_FEW),
-        sample({**_CANDIDATES, "GtClasses": table([[1], [2]])}, **_FEW),
-        sample({**_CANDIDATES, "GtClasses": table([[1], [2], [99]])}, **_FEW),
-    ),
+    refuses=(sample({**_CANDIDATES, "GtClasses": table([[1], [2], [99]])}, **_FEW),),
 )
 define_level(
     "lod_of_regions",

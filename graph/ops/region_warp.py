@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...strategies.types import VarType
 from . import formula as f
 from .lod import no_sequences
-from .operands import Array, Input, Offsets, Operands, Output, named
-from .registry import Inference, Spec, Specs, define, slope
+from .operands import Array, Input, Offsets, Operands, Output, Positive, named
+from .registry import Inference, Specs, define, slope
 from .rules import hold_floats, match, of_shape
 from .samples import normal, offsets, sample, table, uniform
+from .shapes import Sized
 
 _NEAR = 1e-4  # numbers that differ by less are equal, of those that a perspective makes
 
@@ -31,12 +31,12 @@ class DeformableRegionPool(Operands):
     output: Output
     no_trans: bool = False
     spatial_scale: float = 1.0
-    output_dim: int = 1
+    output_dim: Positive = 1
     group_size: Sequence[int] = [1, 1]
-    pooled_height: int = 1
-    pooled_width: int = 1
+    pooled_height: Positive = 1
+    pooled_width: Positive = 1
     part_size: Sequence[int] = [1, 1]
-    sample_per_part: int = 1
+    sample_per_part: Positive = 1
     trans_std: float = 0.1
 
 
@@ -50,8 +50,6 @@ def deformable_region_pool_shape(op: Inference) -> Mapping[str, Specs]:
     for name, numbers in (("group_size", groups), ("part_size", parts)):
         fits = len(numbers) == 2 and min(numbers) > 0
         op.require(fits, f"{name} {list(numbers)} must be two numbers above 0")
-    least = min(*bins, out, op.attr("sample_per_part"))
-    op.require(least > 0, "pooled sizes, output_dim and sample_per_part must be above 0")
     channels = op.shape("Input")[1]
     wanted = out * groups[0] * groups[1]
     op.require(
@@ -227,25 +225,8 @@ class RegionPerspective(Operands):
     out2_in_idx: Output | None
     out2_in_weights: Output | None
     spatial_scale: float = 1.0
-    transformed_height: int = 1
-    transformed_width: int = 1
-
-
-def region_perspective_shape(op: Inference) -> Mapping[str, Specs]:
-    """[N, C, H, W] and four corners [R, 8] make upright regions [R, C, height, width]."""
-    hold_floats(op, "X", "ROIs")
-    match(op, X="N C H W", ROIs="R 8")
-    op.sequences("ROIs")
-    x, rows = op.spec("X"), op.shape("ROIs")[0]
-    size = op.attr("transformed_height"), op.attr("transformed_width")
-    op.require(min(size) > 0, "transformed_height and transformed_width must be above 0")
-    return {
-        "Out": of_shape((rows, x.shape[1], *size), x),
-        "Mask": Spec((rows, 1, *size), VarType.INT32),
-        "TransformMatrix": of_shape((rows, 9), x),
-        "Out2InIdx": Spec((0, 4), VarType.INT32),
-        "Out2InWeights": of_shape((0, 4), x),
-    }
+    transformed_height: Positive = 1
+    transformed_width: Positive = 1
 
 
 class Quads(NamedTuple):
@@ -373,17 +354,18 @@ _UPRIGHT = {"transformed_height": 3, "transformed_width": 4}
 define(
     "roi_perspective_transform",
     RegionPerspective,
-    region_perspective_shape,
+    Sized(
+        "X floats [N C H W], ROIs as X [R 8] "
+        "-> Out [R C transformed_height transformed_width], "
+        "Mask int32 [R 1 transformed_height transformed_width], TransformMatrix [R 9], "
+        "Out2InIdx int32 [0 4], Out2InWeights [0 4]",
+        lambda op: op.sequences("ROIs"),
+    ),
     formula=region_perspective,
     lod=no_sequences,
     samples=(
         sample({"X": normal(2, 3, 6, 8), **_CORNERS}, **_UPRIGHT),
         sample({"X": normal(2, 1, 6, 8), **_CORNERS}, **_UPRIGHT, spatial_scale=0.7),
-    ),
-    refuses=(
-        sample({"X": normal(2, 6, 8), **_CORNERS}, **_UPRIGHT),
-        sample({"X": normal(2, 3, 6, 8), **_CORNERS, "ROIs": normal(3, 4)}, **_UPRIGHT),
-        sample({"X": normal(2, 3, 6, 8), **_CORNERS}, transformed_height=0),
     ),
     slope=slope("x rois rois_at d_out", "d_x"),
 )

@@ -24,7 +24,16 @@ from ...strategies.errors import ShapeError
 from ...strategies.types import VarType
 from .formula import Formula, gradient
 from .lod import LodRule, shared
-from .operands import Operands, Slot, lod_slot, parameter_name, record, slope_record
+from .operands import (
+    Limit,
+    Operands,
+    Slot,
+    limit_of,
+    lod_slot,
+    parameter_name,
+    record,
+    slope_record,
+)
 from .second_order import Second, derived
 from .update import Update
 
@@ -374,6 +383,13 @@ class Op:
         return any("@GRAD" in slot.name for slot in self.output_slots)
 
     @cached_property
+    def limits(self) -> tuple[tuple[str, Limit], ...]:
+        """The attributes that are limited; those of a gradient op are its op's."""
+        kinds = {} if self.is_gradient else self.record.declared().kinds
+        limits = ((name, limit_of(kind)) for name, kind in kinds.items())
+        return tuple((name, limit) for name, limit in limits if limit is not None)
+
+    @cached_property
     def _slot_fields(self) -> tuple[str, ...]:
         return tuple(name for side in self.parameters for _, name, _ in side)
 
@@ -387,8 +403,12 @@ class Op:
         """Return the specs of every output slot, as lists.
 
         Raises:
-            ShapeError: the operands do not fit together, or sizes cannot be computed from their elements.
+            ShapeError: an attribute is outside its limits, the operands do not fit together, or sizes cannot
+                be computed from their elements.
         """
+        for name, limit in self.limits:
+            value = inference.attrs[name]
+            inference.require(limit.holds(value), f"{name} must {limit.text}, got {value!r}")
         try:
             return {slot: _as_list(specs) for slot, specs in self.shape(inference).items()}
         except ShapeError:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from . import formula as f
 from .operands import Array, Gradient, Input, Operands, Output
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Op, define
 from .samples import normal, sample
+from .shapes import Sized
 
 
-def lrn_shape(op: Inference) -> Mapping[str, Specs]:
-    """Out and MidOut like X, an image; a window has an odd number of channels."""
-    x, n = op.spec("X"), op.attr("n")
-    op.require(len(x.shape) == 4, f"X must have 4 dimensions, has {len(x.shape)}")
+def _check_window(op: Inference) -> None:
+    n = op.attr("n")
     op.require(n > 0 and n % 2 == 1, f"n must be odd and above 0, is {n}")
-    return {"Out": x, "MidOut": x}
 
 
 class LrnAttributes(Operands):
@@ -64,12 +60,12 @@ def lrn_grad(a: LrnGrad) -> f.Results:
 define(
     "lrn",
     Lrn,
-    lrn_shape,
+    Sized("X [N C H W] -> Out as X, MidOut as X", _check_window),
     formula=lrn,
     samples=(
         sample({"X": normal(2, 6, 2, 2)}, alpha=0.5),
         sample({"X": normal(2, 2, 2, 4)}, n=3, beta=0.5, k=1.0, alpha=0.1, data_format="NHWC"),
     ),
-    refuses=(sample({"X": normal(2, 6, 2)}), sample({"X": normal(2, 6, 2, 2)}, n=4)),
+    refuses=(sample({"X": normal(2, 6, 2, 2)}, n=4),),
     slope=Op("lrn_grad", LrnGrad, formula=lrn_grad),
 )

@@ -66,18 +66,22 @@ def match(
     """Return the sizes that words stand for in inputs of these shapes; refuse others.
 
     ``match(op, {"classes": count}, X="N C", Label="N 1", Weight="classes C")``: a word is a size, one of
-    ``known`` or the same wherever it stands, and ``1?`` at the end a dimension of one element that may be
+    ``known`` or the same wherever it stands; ``4*C`` and ``C+1`` are made of such. ``...`` stands for any
+    number of sizes, the same wherever it stands, ``1?`` at the end for a dimension of one element that may be
     missing. Sizes of -1 fit anything. Inputs that are not in use are passed over.
     """
     sizes = dict(known or {})
     for slot in filter(op.has, shapes):
         form, shape = shapes[slot], op.shape(slot)
         words = form.split() if isinstance(form, str) else [*map(str, form)]
+        if "..." in words:
+            sizes.setdefault("...", len(shape) - len(words) + 1)
+        spread = spread_words(words, sizes)
         if words[-1] == "1?":
-            words[-1:] = ["1"] * (len(shape) == len(words))
-        fits = len(words) == len(shape)
-        for word, size in zip(words, shape, strict=False):
-            number = sizes.get(word, -1) if word[0].isalpha() else int(word)
+            spread[-1:] = ["1"] * (len(shape) == len(spread))
+        fits = len(spread) == len(shape)
+        for word, size in zip(spread, shape, strict=False):
+            number = size_of(word, sizes)
             merged = merge_dims(number, size)
             fits = fits and merged is not None
             sizes[word] = number if merged is None else merged
@@ -85,8 +89,25 @@ def match(
             names = [w for w in dict.fromkeys(words) if w[0].isalpha() and sizes.get(w, -1) >= 0]
             numbers = ", ".join(f"{name} = {sizes[name]}" for name in names)
             where = f", where {numbers}" if names else ""
-            op.fail(f"{slot} must be [{', '.join(words)}]{where}")
+            shown = [str(sizes[w]) if w.startswith("...") else w for w in spread]
+            kind = "be a vector " if len(spread) == 1 != len(shape) else "be "
+            kind = "have one number in a row: " if spread[1:] == ["1"] else kind
+            op.fail(f"{slot} must {kind}[{', '.join(shown)}]{where}")
     return sizes
+
+
+def spread_words(words: Sequence[str], sizes: Mapping[str, int]) -> list[str]:
+    """Return words with one for each of the sizes that ``...`` stands for."""
+    lead = [f"...{i}" for i in range(sizes.get("...", 0))]
+    return [each for word in words for each in (lead if word == "..." else [word])]
+
+
+def size_of(word: str, sizes: Mapping[str, int]) -> int:
+    """Return the size that a word, or a sum of products of them, stands for (-1: not known)."""
+    if word in sizes or not any(sign in word for sign in "*+"):
+        return int(word) if word.lstrip("-").isdigit() else sizes.get(word, -1)
+    terms = [product(tuple(size_of(w, sizes) for w in term.split("*"))) for term in word.split("+")]
+    return -1 if -1 in terms else sum(terms)
 
 
 def known_operands(op: Inference, record: type[Operands], reads: str = "") -> Operands | None:
@@ -139,6 +160,12 @@ def hold_integers(op: Inference, *slots: str) -> None:
     """Refuse inputs, of those in use, that do not hold integers."""
     for slot in filter(op.has, slots):
         op.require(op.spec(slot).dtype in INTEGERS, f"{slot} must hold integers")
+
+
+def one_level(op: Inference, slot: str) -> None:
+    """Refuse sequences of sequences."""
+    levels = op.specs(f"{slot}@LOD") if op.has(f"{slot}@LOD") else ()
+    op.require(len(levels) <= 1, f"{slot} must have one level of sequences, has {len(levels)}")
 
 
 def normal_axis(op: Inference, axis: int, rank: int, *, extra: int = 0) -> int:

@@ -12,17 +12,18 @@ from typing import Any
 from ...strategies.types import VarType
 from . import formula as f
 from .lod import no_sequences
-from .operands import Array, Input, Operands, Output
+from .operands import Array, Input, Operands, Output, Positive
 from .registry import Inference, Op, Spec, Specs, define
 from .rules import hold_floats, hold_integers, match, merge_dims, of_shape, product
 from .samples import distribution, integers, normal, sample, uniform
+from .shapes import Sized
 
 UNIFORM, LOG_UNIFORM, CUSTOM = range(3)
 
 
 class NceAttributes(Operands):
     num_total_classes: int = 0
-    num_neg_samples: int = 10
+    num_neg_samples: Positive = 10
     sampler: int = UNIFORM
     seed: int = 0
     is_sparse: bool = False
@@ -87,8 +88,7 @@ def nce_shape(op: Inference) -> Mapping[str, Specs]:
 
 def _check_drawing(op: Inference, rows: int) -> None:
     """Refuse wrong attributes of the draw of classes, and wrong weights of rows."""
-    drawn, sampler = op.attr("num_neg_samples"), op.attr("sampler")
-    op.require(drawn > 0, f"num_neg_samples must be above 0, got {drawn}")
+    sampler = op.attr("sampler")
     op.require(
         sampler in (UNIFORM, LOG_UNIFORM, CUSTOM),
         f"sampler must be 0 (uniform), 1 (log_uniform) or 2 (custom_dist), got {sampler}",
@@ -264,31 +264,16 @@ class SampleLogitsGrad(SampleLogits, reads="samples logits_dim labels_dim"):
     d_logits: Output
 
 
-def sample_logits_shape(op: Inference) -> Mapping[str, Specs]:
-    """Logits of T true and S drawn classes for each row, [N, T + S]; dimensions are shapes without elements."""
-    x, labels, drawn = op.spec("Logits"), op.spec("Labels"), op.attr("num_samples")
-    hold_floats(op, "Logits")
-    hold_integers(op, "Labels")
-    match(op, Logits="N C", Labels="N T")
+def _check_samples(op: Inference) -> None:
+    classes, drawn = op.shape("Logits")[1], op.attr("num_samples")
     op.require(op.attr("uniq"), "samples that repeat (uniq=False) are not built")
-    classes = x.shape[1]
     op.require(
         drawn > 0 and (drawn <= classes or classes < 0),
         f"num_samples must be above 0 and at most the {classes} classes, got {drawn}",
     )
-    shape = (x.shape[0], labels.shape[1] + drawn)
     if op.attr("use_customized_samples"):
         for slot in ("CustomizedSamples", "CustomizedProbabilities"):
             op.require(op.has(slot), f"{slot} is missing (use_customized_samples is True)")
-            match(op, **{slot: ("N", shape[1])})
-    return {
-        "Samples": Spec(shape, VarType.INT64),
-        "Probabilities": of_shape(shape, x),
-        "LogitsDim": of_shape((*x.shape, 0), x),
-        "LabelsDim": of_shape((*labels.shape, 0), x),
-        "SampledLogits": of_shape(shape, x),
-        "SampledLabels": Spec(labels.shape, VarType.INT64),
-    }
 
 
 def sample_logits_gradient(a: SampleLogitsGrad) -> f.Results:
@@ -309,16 +294,20 @@ _GIVEN = {
 define(
     "sample_logits",
     SampleLogits,
-    sample_logits_shape,
+    Sized(
+        "Logits floats [N C], Labels integers [N T], "
+        "CustomizedSamples [N T+num_samples], CustomizedProbabilities [N T+num_samples] "
+        "-> Samples int64 [N T+num_samples], Probabilities [N T+num_samples], LogitsDim [N C 0], "
+        "LabelsDim [N T 0], SampledLogits [N T+num_samples], SampledLabels int64 [N T]",
+        _check_samples,
+    ),
     random=True,
     samples=(
         sample(_GIVEN, use_customized_samples=True, num_samples=3),
         sample({"Logits": normal(3, 6), "Labels": integers(3, 2, high=6)}, num_samples=4),
     ),
     refuses=(
-        sample(_GIVEN, use_customized_samples=True, num_samples=2),
         sample({"Logits": normal(3, 6), "Labels": integers(3, 2, high=6)}, num_samples=7),
-        sample({"Logits": normal(3, 6), "Labels": integers(2, 2, high=6)}, num_samples=3),
         sample(_GIVEN, num_samples=3, uniq=False),
     ),
     slope=Op(

@@ -16,10 +16,11 @@ from ...strategies.types import INTEGERS, VarType
 from . import formula as f
 from .collective import GATHER_ROWS, SPREAD_ROWS
 from .lod import no_sequences
-from .operands import Input, Inputs, Offsets, Operands, Output, record_of
+from .operands import Input, Inputs, Offsets, Operands, Output, Positive, record_of
 from .registry import Inference, Spec, Specs, define
-from .rules import hold_integers, match, of_shape, product, same
+from .rules import of_shape, product, same
 from .samples import integers, lengths, normal, offsets, sample
+from .shapes import Sized
 
 for _op_type in ("merge_selected_rows", "get_tensor_from_selected_rows"):
     define(
@@ -113,21 +114,13 @@ class TakeRows(Operands):
     out: Output
 
 
-def take_shape(op: Inference) -> Mapping[str, Specs]:
-    """A row of Table for each of Rows."""
-    table = op.spec("Table")
-    op.require(len(table.shape) == 2, "Table must be a matrix")
-    return {"Out": of_shape((*op.shape("Rows"), table.shape[1]), table)}
-
-
 _ROWS = {"Table": normal(7, 3), "Rows": lengths(0, 2, 5)}
 define(
     "take_rows",
     TakeRows,
-    take_shape,
+    Sized("Table [rows D], Rows [...] -> Out [... D]"),
     lod=no_sequences,
     samples=(sample(_ROWS),),
-    refuses=(sample({**_ROWS, "Table": normal(7)}),),
 )
 
 
@@ -138,21 +131,13 @@ class PutRows(Operands):
     out: Output
 
 
-def put_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like Table, whose rows are as wide as Values."""
-    table, values = op.spec("Table"), op.spec("Values")
-    op.require(table.shape[1:] == values.shape[1:], "Values must be as wide as Table")
-    return {"Out": table}
-
-
 define(
     "put_rows",
     PutRows,
-    put_shape,
+    Sized("Table [rows ...], Values [taken ...] -> Out as Table"),
     in_place={"Out": "Table"},
     lod=no_sequences,
     samples=(sample({**_ROWS, "Values": normal(3, 3)}),),
-    refuses=(sample({**_ROWS, "Values": normal(3, 2)}),),
 )
 
 
@@ -160,15 +145,7 @@ class DenseRows(Operands):
     rows: Input
     values: Input
     out: Output
-    height: int = 0
-
-
-def dense_shape(op: Inference) -> Mapping[str, Specs]:
-    """``height`` rows, each as wide as Values."""
-    height, sizes = op.attr("height"), match(op, Rows="rows", Values="rows D")
-    hold_integers(op, "Rows")
-    op.require(height > 0, f"height must be above 0, got {height}")
-    return {"Out": of_shape((height, sizes["D"]), op.spec("Values"))}
+    height: Positive = 0
 
 
 def dense_rows(a: DenseRows) -> f.Results:
@@ -179,16 +156,10 @@ def dense_rows(a: DenseRows) -> f.Results:
 define(
     "dense_rows",
     DenseRows,
-    dense_shape,
+    Sized("Values [rows D], Rows integers [rows] -> Out [height D]"),
     formula=dense_rows,
     lod=no_sequences,
     samples=(sample({"Rows": integers(6, high=4), "Values": normal(6, 3)}, height=5),),
-    refuses=(
-        sample({"Rows": integers(6, high=4), "Values": normal(6)}, height=5),
-        sample({"Rows": integers(5, high=4), "Values": normal(6, 3)}, height=5),
-        sample({"Rows": normal(6), "Values": normal(6, 3)}, height=5),
-        sample({"Rows": integers(6, high=4), "Values": normal(6, 3)}, height=0),
-    ),
 )
 
 
@@ -207,7 +178,7 @@ class RowsCollective(Operands):
     out_values: Output
     bucket: int = 0
     number: int = 0
-    height: int = 0
+    height: Positive = 0
     root: int = -1
 
 

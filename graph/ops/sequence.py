@@ -13,22 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.types import FLOATS, INTEGERS, VarType
+from ...strategies.types import INTEGERS, VarType
 from . import formula as f
 from .levels import level_from
 from .lod import Lods, like, no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, named, record_of
 from .registry import Elements, Grad, Inference, Op, Spec, Specs, define, in_steps, slope
-from .rules import is_column, of_shape
+from .rules import of_shape, one_level
 from .samples import integers, lengths, normal, offsets, sample
+from .shapes import Sized, in_sequences
 
 POOLS = ("AVERAGE", "SUM", "SQRT", "MAX", "LAST", "FIRST")
-
-
-def one_level(op: Inference, slot: str) -> None:
-    """Refuse sequences of sequences."""
-    levels = op.specs(f"{slot}@LOD") if op.has(f"{slot}@LOD") else ()
-    op.require(len(levels) <= 1, f"{slot} must have one level of sequences, has {len(levels)}")
 
 
 def bounds_of_rows(a: Any, rows: int) -> tuple[Array, Array, Array]:
@@ -62,14 +57,9 @@ class SequencePoolGrad(SequencePool, reads="x max_index"):
     d_x: Output
 
 
-def pool_shape(op: Inference) -> Mapping[str, Specs]:
-    """One row for each sequence of the last level."""
-    x = op.spec("X")
+def _check_kind(op: Inference) -> None:
     kind = str(op.attr("pooltype")).upper()
     op.require(kind in POOLS, f"pooltype must be one of {', '.join(POOLS)}, got {kind!r}")
-    op.require(x.dtype in FLOATS, "X must hold floats")
-    out = of_shape((op.sequences("X"), *x.shape[1:]), x)
-    return {"Out": out, "MaxIndex": Spec(out.shape, VarType.INT32)}
 
 
 def sequence_pool(a: SequencePool) -> f.Results:
@@ -101,7 +91,9 @@ _LENGTHS, _EMPTY = offsets(2, 0, 3), offsets(0, 0)
 define(
     "sequence_pool",
     SequencePool,
-    pool_shape,
+    Sized(
+        "X floats [N ...] -> Out [sequences(X) ...], MaxIndex int32 [sequences(X) ...]", _check_kind
+    ),
     formula=sequence_pool,
     lod=lambda op: {"Out": op.of("X")[:-1]},
     samples=(
@@ -115,10 +107,7 @@ define(
         ),
         sample({"X": normal(6, 2, 2), "X@LOD": [offsets(1, 2), offsets(2, 3, 1)]}),
     ),
-    refuses=(
-        sample({"X": normal(5, 3), "X@LOD": [_LENGTHS]}, pooltype="MEDIAN"),
-        sample({"X": integers(5, 1, high=3), "X@LOD": [_LENGTHS]}),
-    ),
+    refuses=(sample({"X": normal(5, 3), "X@LOD": [_LENGTHS]}, pooltype="MEDIAN"),),
     slope=Op("sequence_pool_grad", SequencePoolGrad),
 )
 
@@ -137,14 +126,6 @@ class SequenceSoftmax(Operands):
 class SequenceSoftmaxGrad(SequenceSoftmax, reads="x out"):
     d_out: Input
     d_x: Output
-
-
-def softmax_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X, which has one number in a row."""
-    x = op.spec("X")
-    op.sequences("X")
-    op.require(is_column(x.shape), "X must have one number in a row: [N, 1] or [N]")
-    return {"Out": x}
 
 
 def sequence_softmax(a: SequenceSoftmax) -> f.Results:
@@ -167,14 +148,13 @@ def sequence_softmax_grad(a: SequenceSoftmaxGrad) -> f.Results:
 define(
     "sequence_softmax",
     SequenceSoftmax,
-    softmax_shape,
+    Sized("X [N 1?] -> Out as X", lambda op: op.sequences("X")),
     formula=sequence_softmax,
     samples=(
         sample({"X": normal(5, 1), "X@LOD": [_LENGTHS]}),
         sample({"X": normal(0, 1), "X@LOD": [_EMPTY]}),
         sample({"X": normal(6), "X@LOD": [offsets(1, 2), offsets(2, 3, 1)]}),
     ),
-    refuses=(sample({"X": normal(5, 2), "X@LOD": [_LENGTHS]}),),
     slope=Op("sequence_softmax_grad", SequenceSoftmaxGrad, formula=sequence_softmax_grad),
 )
 
@@ -304,13 +284,6 @@ class SequenceReverse(Operands):
     y: Output
 
 
-def reverse_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X."""
-    op.sequences("X")
-    one_level(op, "X")
-    return {"Y": op.spec("X")}
-
-
 def sequence_reverse(a: SequenceReverse) -> f.Results:
     """The rows of each sequence from the last to the first."""
     rows = a.x.shape[0]
@@ -321,7 +294,7 @@ def sequence_reverse(a: SequenceReverse) -> f.Results:
 define(
     "sequence_reverse",
     SequenceReverse,
-    reverse_shape,
+    Sized("X -> Y as X", in_sequences("X")),
     formula=sequence_reverse,
     grad=Grad("sequence_reverse", {"X": "Y@GRAD"}, {"Y": "X@GRAD"}),
     samples=(sample({"X": normal(5, 2), "X@LOD": [_LENGTHS]}),),

@@ -12,20 +12,20 @@ import numpy as np
 from ...strategies.types import FLOATS
 from . import formula as f
 from .levels import level_from
-from .operands import Array, Input, Offsets, Operands, Output, named
+from .operands import Array, Input, Offsets, Operands, Output, Positive, named
 from .registry import Inference, Specs, define, slope
-from .rules import of_shape
+from .rules import of_shape, one_level
 from .samples import normal, offsets, sample
-from .sequence import one_level, result
+from .sequence import result
 
 
 class VarConvAttributes(Operands):
-    InputChannel: int = 1
-    OutputChannel: int = 1
-    KernelH: int = 1
-    KernelW: int = 1
-    StrideH: int = 1
-    StrideW: int = 1
+    InputChannel: Positive = 1
+    OutputChannel: Positive = 1
+    KernelH: Positive = 1
+    KernelW: Positive = 1
+    StrideH: Positive = 1
+    StrideW: Positive = 1
 
 
 class VarConv2d(VarConvAttributes):
@@ -49,8 +49,6 @@ def var_conv_shape(op: Inference) -> Mapping[str, Specs]:
         one_level(op, slot)
     op.require(x.dtype in FLOATS, "X must hold floats")
     op.require(len(x.shape) == 2 and x.shape[1] in (1, -1), "X must have one number in a row")
-    for name in VarConvAttributes.declared().attrs:
-        op.require(op.attr(name) > 0, f"{name} must be positive, got {op.attr(name)}")
     channels = op.attr("OutputChannel")
     window = op.attr("InputChannel") * op.attr("KernelH") * op.attr("KernelW")
     op.require(
@@ -128,7 +126,6 @@ define(
         sample({**_IMAGES, "W": normal(3, 6)}, **_SIZES),
         sample({**_IMAGES, "ROW@LOD": [offsets(4, 3)]}, **_SIZES),
         sample({**_IMAGES, "X": normal(22, 2)}, **_SIZES),
-        sample(_IMAGES, **_SIZES, StrideW=0),
     ),
     slope=slope("x row column w d_out x_lod row_lod column_lod out_lod", "d_x d_w"),
 )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from . import formula as f
 from .levels import level_from
 from .operands import Input, Offsets, Operands, Output
-from .registry import Inference, Specs, define, slope
-from .rules import match, of_shape, product
+from .registry import Inference, define, slope
 from .samples import normal, offsets, sample
-from .sequence import one_level, result
+from .sequence import result
+from .shapes import Sized, in_sequences
 
 
 class MatchMatrixTensor(Operands):
@@ -25,19 +23,12 @@ class MatchMatrixTensor(Operands):
     dim_t: int = 1
 
 
-def match_shape(op: Inference) -> Mapping[str, Specs]:
-    """[numbers of all pairs, 1] of X [N, D], Y [M, E] and W [D, dim_t, E]; Tmp, X times W, as [.., 1]."""
-    x, w = op.spec("X"), op.shape("W")
-    match(op, X="N D", Y="M E", W=("D", op.attr("dim_t"), "E"))
-    count = {op.sequences("X"), op.sequences("Y")} - {-1}
-    for slot in ("X", "Y"):
-        one_level(op, slot)
-    op.require(len(count) <= 1, "X and Y must have equally many sequences")
+def _pairs(op: Inference) -> dict[str, int]:
+    """Return how many numbers there are for all pairs of rows, if that is known."""
+    counts = {op.sequences("X"), op.sequences("Y")} - {-1}
+    op.require(len(counts) <= 1, "X and Y must have equally many sequences")
     ends = op.value("Out@LOD") if op.has("Out@LOD") else None
-    return {
-        "Out": of_shape((-1 if ends is None else int(ends[-1]), 1), x),
-        "Tmp": of_shape((product((x.shape[0], *w[1:])), 1), x),
-    }
+    return {} if ends is None else {"pairs": int(ends[-1])}
 
 
 def match_matrix_tensor(a: MatchMatrixTensor) -> f.Results:
@@ -68,11 +59,15 @@ _MATCH = {
 define(
     "match_matrix_tensor",
     MatchMatrixTensor,
-    match_shape,
+    Sized(
+        "X [N D], Y [M E], W [D dim_t E] -> Out [pairs 1], Tmp [N*dim_t*E 1]",
+        in_sequences("X", "Y"),
+        _pairs,
+    ),
     reads_values=lambda attrs: ("Out@LOD",),
     lod=level_from("lod_of_pairs", "Out", X="X@LOD", Y="Y@LOD"),
     formula=match_matrix_tensor,
     samples=(sample(_MATCH, dim_t=2),),
-    refuses=(sample(_MATCH, dim_t=1), sample({**_MATCH, "Y@LOD": [offsets(3, 3)]}, dim_t=2)),
+    refuses=(sample({**_MATCH, "Y@LOD": [offsets(3, 3)]}, dim_t=2),),
     slope=slope("x y w tmp d_out x_lod y_lod out_lod", "d_x d_y d_w"),
 )

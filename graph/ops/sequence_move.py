@@ -13,9 +13,10 @@ from .levels import level_from
 from .lod import Lods, no_sequences
 from .operands import Input, Inputs, Offsets, Operands, Output, record_of
 from .registry import Inference, Specs, define, slope
-from .rules import hold_integers, is_column, match, of_shape, one_dtype
+from .rules import hold_integers, is_column, match, of_shape, one_level
 from .samples import integers, lengths, normal, offsets, sample
-from .sequence import one_level, result
+from .sequence import result
+from .shapes import Sized, in_sequences
 
 _LENGTHS = offsets(2, 0, 3)
 
@@ -160,20 +161,10 @@ define(
 # -- sequence_reshape -------------------------------------------------------------------------------
 
 
-def reshape_shape(op: Inference) -> Mapping[str, Specs]:
-    """[N D / new_dim, new_dim]."""
-    x, width = op.spec("X"), op.attr("new_dim")
-    op.require(len(x.shape) == 2, "X must be rows of numbers: [N, D]")
-    op.require(width > 0, f"new_dim must be positive, got {width}")
-    rows = x.shape[0] * x.shape[1] if min(x.shape) >= 0 else -1
-    op.require(rows < 0 or rows % width == 0, f"{rows} elements do not fill rows of {width}")
-    return {"Out": of_shape((rows // width if rows >= 0 else -1, width), x)}
-
-
 define(
     "sequence_reshape",
     record_of("x", "out", new_dim=1),
-    reshape_shape,
+    Sized("X [N D] -> Out [N*D/new_dim new_dim]"),
     lod=level_from("lod_reshaped", "Out", X="X@LOD", Rows="X"),
     formula=lambda a: {"out": a.x.reshape(-1, a.new_dim)},
     samples=(sample({"X": normal(4, 6)}, new_dim=3), sample({"X": normal(4, 3)}, new_dim=6)),
@@ -193,17 +184,9 @@ class SequenceScatter(Operands):
     out: Output
 
 
-def scatter_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X [rows, width]: sequence i of Ids says where those of Updates are added to row i."""
-    x, count = op.spec("X"), op.sequences("Ids")
-    one_level(op, "Ids")
-    hold_integers(op, "Ids")
-    one_dtype(op, "X", "Updates")
-    match(op, X="rows width", Ids="N 1?", Updates="N 1?")
-    op.require(
-        count <= x.shape[0] or x.shape[0] < 0, f"Ids has {count} sequences, X {x.shape[0]} rows"
-    )
-    return {"Out": x}
+def _check_count(op: Inference) -> None:
+    count, rows = op.sequences("Ids"), op.shape("X")[0]
+    op.require(count <= rows or rows < 0, f"Ids has {count} sequences, X {rows} rows")
 
 
 def sequence_scatter(a: SequenceScatter) -> f.Results:
@@ -219,13 +202,14 @@ _SCATTER = {"X": normal(4, 3), "Ids": integers(5, 1, high=3), "Ids@LOD": [_LENGT
 define(
     "sequence_scatter",
     SequenceScatter,
-    scatter_shape,
+    Sized(
+        "X [rows width], Updates as X [N 1?], Ids integers [N 1?] -> Out as X",
+        in_sequences("Ids"),
+        _check_count,
+    ),
     formula=sequence_scatter,
     samples=(sample({**_SCATTER, "Updates": normal(5, 1)}),),
-    refuses=(
-        sample({**_SCATTER, "Updates": normal(4, 1)}),
-        sample({**_SCATTER, "X": normal(2, 3), "Updates": normal(5, 1)}),
-    ),
+    refuses=(sample({**_SCATTER, "X": normal(2, 3), "Updates": normal(5, 1)}),),
     slope=slope(
         "ids updates d_out ids_lod",
         "d_updates d_x",

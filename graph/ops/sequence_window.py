@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.types import FLOATS, INTEGERS, VarType
+from ...strategies.types import FLOATS, VarType
 from . import formula as f
 from .levels import level_from
 from .lod import like, no_sequences
-from .operands import Array, Input, Offsets, Operands, Output, named
+from .operands import Array, Input, Offsets, Operands, Output, Positive, named
 from .registry import Inference, Op, Spec, Specs, define, slope
-from .rules import match, of_shape, product
+from .rules import match, of_shape, one_level, product
 from .samples import integers, normal, offsets, sample
-from .sequence import bounds_of_rows, one_level
+from .sequence import bounds_of_rows
+from .shapes import Sized, in_sequences
 
 _LENGTHS = offsets(2, 0, 3)
 
@@ -40,26 +41,20 @@ class SequenceConv(Operands):
     filter: Input
     x_lod: Offsets
     paddingTrainable: bool = False
-    contextLength: int = 1
+    contextLength: Positive = 1
     contextStart: int = 0
     contextStride: int = 1
     out: Output
 
 
-def conv_shape(op: Inference) -> Mapping[str, Specs]:
-    """[N, filters] of X [N, D] and Filter [K D, filters]; PaddingData has the rows that a window overlaps."""
-    x, weights = op.spec("X"), op.shape("Filter")
+def _check_padding(op: Inference) -> None:
+    """Refuse a stride, and other rows of PaddingData than a window overlaps."""
     start, size = op.attr("contextStart"), op.attr("contextLength")
-    op.sequences("X")
-    one_level(op, "X")
-    match(op, X="N D", Filter=(-1 if x.shape[-1] < 0 else size * x.shape[-1], "filters"))
-    op.require(size > 0, f"contextLength must be positive, got {size}")
     op.require(
         op.attr("contextStride") == 1, f"contextStride must be 1, got {op.attr('contextStride')}"
     )
     if op.attr("paddingTrainable"):
-        match(op, PaddingData=(max(0, -start) + max(0, start + size - 1), x.shape[1]))
-    return {"Out": of_shape((x.shape[0], weights[1]), x)}
+        match(op, PaddingData=(max(0, -start) + max(0, start + size - 1), op.shape("X")[1]))
 
 
 def sequence_conv(a: SequenceConv) -> f.Results:
@@ -86,7 +81,11 @@ _CONV_3 = {**_CONV, "Filter": normal(6, 4)}
 define(
     "sequence_conv",
     SequenceConv,
-    conv_shape,
+    Sized(
+        "X [N D], Filter [contextLength*D filters] -> Out [N filters]",
+        in_sequences("X"),
+        _check_padding,
+    ),
     formula=sequence_conv,
     samples=(
         sample(_CONV_3, contextLength=3, contextStart=-1),
@@ -100,14 +99,7 @@ define(
         ),
     ),
     refuses=(
-        sample(_CONV_3, contextLength=2),
         sample(_CONV_3, contextLength=3, contextStride=2),
-        sample(
-            {**_CONV_3, "PaddingData": normal(3, 2)},
-            contextLength=3,
-            contextStart=-1,
-            paddingTrainable=True,
-        ),
         sample({"X": normal(5, 2), "X@LOD": [offsets(1, 1), _LENGTHS], "Filter": normal(2, 4)}),
     ),
     slope=slope("x padding_data filter d_out x_lod", "d_padding_data d_filter d_x"),
@@ -175,19 +167,6 @@ class SequenceEnumerate(Operands):
     pad_value: int = 0
 
 
-def enumerate_shape(op: Inference) -> Mapping[str, Specs]:
-    """[N, win_size] of X [N, 1], integers."""
-    x, size = op.spec("X"), op.attr("win_size")
-    op.sequences("X")
-    one_level(op, "X")
-    op.require(x.dtype in INTEGERS, "X must hold integers")
-    op.require(
-        len(x.shape) == 2 and x.shape[1] in (1, -1), "X must have one number in a row: [N, 1]"
-    )
-    op.require(size >= 2, f"win_size must be 2 or more, got {size}")
-    return {"Out": of_shape((x.shape[0], size), x)}
-
-
 def sequence_enumerate(a: SequenceEnumerate) -> f.Results:
     """A number and those behind it in its sequence, then ``pad_value``."""
     at, inside, _, _ = _window(a, a.x.shape[0], 0, a.win_size)
@@ -197,17 +176,19 @@ def sequence_enumerate(a: SequenceEnumerate) -> f.Results:
 define(
     "sequence_enumerate",
     SequenceEnumerate,
-    enumerate_shape,
+    Sized(
+        "X integers [N 1] -> Out [N win_size]",
+        in_sequences("X"),
+        lambda op: op.require(
+            op.attr("win_size") > 1, f"win_size must be 2 or more, got {op.attr('win_size')}"
+        ),
+    ),
     formula=sequence_enumerate,
     samples=(
         sample({"X": integers(5, 1, high=9), "X@LOD": [_LENGTHS]}, win_size=2),
         sample({"X": integers(5, 1, high=9), "X@LOD": [_LENGTHS]}, win_size=4, pad_value=-1),
     ),
-    refuses=(
-        sample({"X": integers(5, high=9), "X@LOD": [_LENGTHS]}),
-        sample({"X": integers(5, 1, high=9), "X@LOD": [_LENGTHS]}, win_size=1),
-        sample({"X": normal(5, 1), "X@LOD": [_LENGTHS]}),
-    ),
+    refuses=(sample({"X": integers(5, 1, high=9), "X@LOD": [_LENGTHS]}, win_size=1),),
 )
 
 
@@ -296,7 +277,7 @@ class SequenceTopKAvgPooling(Operands):
     row_lod: Offsets = named("ROW@LOD")
     column_lod: Offsets = named("COLUMN@LOD")
     topks: Sequence[int] = [1]
-    channel_num: int = 1
+    channel_num: Positive = 1
     out: Output
     pos: Output = named("pos")
 
@@ -312,7 +293,6 @@ def topk_shape(op: Inference) -> Mapping[str, Specs]:
     topks, channels = list(op.attr("topks")), op.attr("channel_num")
     good = bool(topks) and topks == sorted(topks) and topks[0] > 0
     op.require(good, f"topks must be positive and rise, got {topks}")
-    op.require(channels > 0, f"channel_num must be positive, got {channels}")
     op.require(
         len(x.shape) == 2 and x.shape[1] in (1, -1), "X must have one number in a row: [N, 1]"
     )

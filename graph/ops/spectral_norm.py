@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from . import formula as f
-from .operands import Array, Input, Operands, Output
+from .operands import Array, Input, NotNegative, Operands, Output
 from .registry import Inference, Specs, define, slope
 from .rules import match, normal_axis, product
 from .samples import normal, sample
@@ -16,7 +16,6 @@ def spectral_norm_shape(op: Inference) -> Mapping[str, Specs]:
     weight, dim = op.spec("Weight"), op.attr("dim")
     op.require(2 <= len(weight.shape) <= 5, "Weight must have 2 to 5 dimensions")
     dim = normal_axis(op, dim, len(weight.shape))
-    op.require(op.attr("power_iters") >= 0, "power_iters must not be negative")
     rest = product(weight.shape[:dim] + weight.shape[dim + 1 :])
     match(op, {"height": weight.shape[dim], "width": rest}, U="height", V="width")
     return {"Out": weight}
@@ -28,7 +27,7 @@ class SpectralNorm(Operands):
     v: Input
     out: Output
     dim: int = 0
-    power_iters: int = 1
+    power_iters: NotNegative = 1
     eps: float = 1e-12
 
 

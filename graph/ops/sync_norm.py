@@ -21,6 +21,7 @@ from .norm import STATISTICS, batch_norm_shape, by_channel, normed_batch
 from .operands import Array, Input, Operands, Output
 from .registry import OPS, Inference, Spec, Specs, define, register
 from .samples import normal, sample, uniform
+from .shapes import Sized
 
 PARTIAL, APPLY = "batch_norm_partial", "batch_norm_apply"
 GRAD_PARTIAL, GRAD_APPLY = "batch_norm_grad_partial", "batch_norm_grad_apply"
@@ -53,12 +54,6 @@ def grad_partial_shape(op: Inference) -> Mapping[str, Specs]:
     """Two sums per channel, twice."""
     sums = Spec((2 * _channels(op),), VarType.FP64)
     return {"Local": sums, "Total": sums}
-
-
-def grad_apply_shape(op: Inference) -> Mapping[str, Specs]:
-    """Each gradient is like its operand."""
-    scale = op.spec("Scale")
-    return {"X@GRAD": op.spec("X"), "Scale@GRAD": scale, "Bias@GRAD": scale}
 
 
 _OF_ALL_ROWS = {
@@ -207,7 +202,7 @@ def _grad_apply(a: BatchNormGradApply) -> f.Results:
 define(
     GRAD_APPLY,
     BatchNormGradApply,
-    grad_apply_shape,
+    Sized("X, Scale -> X@GRAD as X, Scale@GRAD as Scale, Bias@GRAD as Scale"),
     formula=_grad_apply,
     samples=(
         sample(

@@ -12,9 +12,8 @@ from .latest import latest_of_arrays
 from .lod import Lods, no_sequences
 from .operands import Input, Offsets, Operands, Output, named
 from .registry import OFFSETS, Inference, Op, Spec, Specs, define
-from .rules import is_column, merge_dims, of_shape
+from .rules import is_column, merge_dims, of_shape, one_level
 from .samples import Draw, integers, lengths, normal, offsets, sample
-from .sequence import one_level
 
 
 class TagAttributes(Operands):

@@ -7,23 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.types import VarType, to_numpy
+from ...strategies.types import to_numpy
 from . import formula as f
 from .lod import like, no_sequences
-from .operands import Array, Input, Operands, Output, named
-from .registry import Inference, Spec, Specs, define, slope
-from .rules import hold_floats, hold_integers, match, of_shape, one_dtype, same_shape
+from .operands import Array, Input, Operands, Output, Positive, named
+from .registry import Inference, Specs, define, slope
+from .rules import hold_floats, hold_integers, match
 from .sampled_classes import rows_of_scores
 from .samples import integers, normal, sample, uniform
-
-
-def tree_conv_shape(op: Inference) -> Mapping[str, Specs]:
-    """Nodes [N, n, F], edges [N, E, 2] and filters [F, 3, W, K] to [N, n, W, K]."""
-    nodes, w = op.spec("NodesVector"), op.shape("Filter")
-    hold_integers(op, "EdgeSet")
-    match(op, NodesVector="trees nodes F", EdgeSet="trees edges 2", Filter="F 3 width filters")
-    op.require(op.attr("max_depth") > 1, "max_depth must be above 1")
-    return {"Out": of_shape((*nodes.shape[:2], *w[2:]), nodes)}
+from .shapes import Sized
 
 
 class TreeConv(Operands):
@@ -84,27 +76,19 @@ _TREE = {
 define(
     "tree_conv",
     TreeConv,
-    tree_conv_shape,
+    Sized(
+        "NodesVector [trees nodes F], EdgeSet integers [trees edges 2], Filter [F 3 width filters] "
+        "-> Out [trees nodes width filters]",
+        lambda op: op.require(op.attr("max_depth") > 1, "max_depth must be above 1"),
+    ),
     formula=tree_conv,
     samples=(
         sample(_TREE),
         sample({**_TREE, "EdgeSet": integers(2, 1, 2, low=1, high=3)}, max_depth=3),
     ),
-    refuses=(
-        sample({**_TREE, "EdgeSet": normal(2, 3, 2)}),
-        sample({**_TREE, "Filter": normal(3, 2, 2, 2)}),
-        sample(_TREE, max_depth=1),
-    ),
+    refuses=(sample(_TREE, max_depth=1),),
     slope=slope("nodes_vector edge_set filter d_out", "d_nodes_vector d_filter"),
 )
-
-
-def gather_tree_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like Ids: integers [steps, batch, beams], and Parents too."""
-    hold_integers(op, "Ids")
-    one_dtype(op, "Ids", "Parents")
-    match(op, Ids="steps batch beams")
-    return {"Out": of_shape(same_shape(op, "Ids", "Parents"), op.spec("Ids"))}
 
 
 class GatherTree(Operands):
@@ -129,13 +113,12 @@ def gather_tree(a: GatherTree) -> f.Results:
 define(
     "gather_tree",
     GatherTree,
-    gather_tree_shape,
+    Sized(
+        "Ids integers [steps batch beams], Parents as Ids [steps batch beams] "
+        "-> Out [steps batch beams]"
+    ),
     formula=gather_tree,
     samples=(sample({"Ids": integers(4, 2, 3, high=9), "Parents": integers(4, 2, 3, high=3)}),),
-    refuses=(
-        sample({"Ids": integers(4, 2, 3, high=9), "Parents": integers(4, 2, 2, high=2)}),
-        sample({"Ids": normal(4, 2, 3), "Parents": integers(4, 2, 3, high=3)}),
-    ),
 )
 
 
@@ -144,18 +127,8 @@ class TdmChild(Operands):
     tree_info: Input
     child: Output
     leaf_mask: Output
-    child_nums: int = 0
+    child_nums: Positive = 0
     dtype: int = 2
-
-
-def tdm_child_shape(op: Inference) -> Mapping[str, Specs]:
-    """[..., child_nums] of nodes X and TreeInfo [nodes, 3 + child_nums]."""
-    x, count = op.spec("X"), op.attr("child_nums")
-    hold_integers(op, "X", "TreeInfo")
-    op.require(count > 0, f"child_nums must be above 0, got {count}")
-    match(op, TreeInfo=("nodes", 3 + count))
-    children = Spec((*x.shape, count), VarType(op.attr("dtype")))
-    return {"Child": children, "LeafMask": children}
 
 
 def tdm_child(a: TdmChild) -> f.Results:
@@ -181,23 +154,22 @@ _TREE = {"X": integers(4, 1, high=7), "TreeInfo": integers(7, 5, high=7)}
 define(
     "tdm_child",
     TdmChild,
-    tdm_child_shape,
+    Sized(
+        "X integers [...], TreeInfo integers [nodes 3+child_nums] "
+        "-> Child dtype [... child_nums], LeafMask dtype [... child_nums]"
+    ),
     lod=like("X", "Child", "LeafMask"),
     formula=tdm_child,
     samples=(sample(_TREE, child_nums=2), sample(_TREE, child_nums=2, dtype=3)),
-    refuses=(sample(_TREE, child_nums=3), sample({**_TREE, "X": normal(4, 1)}, child_nums=2)),
 )
 
 
-def hierarchical_sigmoid_shape(op: Inference) -> Mapping[str, Specs]:
-    """One loss a row of X; PreOut has a column for each class that a path may pass."""
-    x, w, classes = op.spec("X"), op.spec("W"), op.attr("num_classes")
-    hold_floats(op, "X", "W")
-    match(op, X="N D", W="nodes D", Label="N 1?", Bias="nodes 1?")
-    steps, rows = _steps(op), x.shape[0]
+def _check_tree(op: Inference) -> dict[str, int]:
+    """Return how many steps a way has at most; refuse a W that lacks rows for nodes of the tree."""
+    steps, nodes, classes = _steps(op), op.shape("W")[0], op.attr("num_classes")
     if not op.has("PathTable"):
-        op.require(w.shape[0] >= classes - 1, f"W must have {classes - 1} rows, has {w.shape[0]}")
-    return {"Out": of_shape((rows, 1), x), "PreOut": of_shape((rows, steps), x), "W_Out": w}
+        op.require(nodes >= classes - 1, f"W must have {classes - 1} rows, has {nodes}")
+    return {"steps": steps}
 
 
 def _steps(op: Inference) -> int:
@@ -324,7 +296,11 @@ _COSTS = {
 define(
     "hierarchical_sigmoid",
     HierarchicalSigmoid,
-    hierarchical_sigmoid_shape,
+    Sized(
+        "X floats [N D], W as X [nodes D], Label [N 1?], Bias [nodes 1?] "
+        "-> Out [N 1], PreOut [N steps], W_Out as W",
+        _check_tree,
+    ),
     formula=hierarchical_sigmoid,
     in_place={"W_Out": "W"},
     only_uses=lambda attrs: True,
@@ -337,7 +313,6 @@ define(
     refuses=(
         sample(_CLASSES, num_classes=1),
         sample(_CLASSES, num_classes=9),
-        sample({**_CLASSES, "Label": integers(3, 1, high=6)}, num_classes=6),
         sample({**_CLASSES, "PathCode": integers(4, 3, high=2)}, num_classes=6),
     ),
     slope=slope("x w label path_table path_code bias pre_out d_out", "d_x d_w d_bias"),

@@ -43,19 +43,10 @@ class Norm(Operands):
     epsilon: float = 1e-10
 
 
-class NormGrad(Norm, Gradient, reads="x norm"): ...
-
-
 def norm(a: Norm) -> f.Results:
     """Out = X / Norm, Norm = sqrt(sum of X^2 along the axis + epsilon)."""
     size = f.sqrt((a.x * a.x).sum(a.axis, keepdims=True) + a.epsilon)
     return {"out": a.x / size, "norm": size}
-
-
-def norm_grad(a: NormGrad) -> f.Results:
-    """dX = (dOut - X sum(X dOut) / Norm^2) / Norm."""
-    along = (a.x * a.d_out).sum(a.axis, keepdims=True) / (a.norm * a.norm)
-    return {"d_x": (a.d_out - a.x * along) / a.norm}
 
 
 define(
@@ -69,7 +60,7 @@ define(
         sample({"X": normal(2, 3, 2)}, axis=-2, epsilon=0.1),
     ),
     refuses=(sample({"X": normal(3, 4)}, axis=2),),
-    slope=Op("norm_grad", NormGrad, formula=norm_grad),
+    slope=slope("x norm d_out", "d_x"),
 )
 
 
@@ -101,10 +92,6 @@ class CosSim(Binary):
     y_norm: Output = named("YNorm")
 
 
-class CosSimGrad(CosSim, BinaryGrad, reads="* x_norm y_norm out"):
-    d_out: Input
-
-
 _LEAST = 1e-8  # a smaller sum of squares counts as this, in Paddle, so that zeros have a cosine
 
 
@@ -122,18 +109,6 @@ def cos_sim(a: CosSim) -> f.Results:
     return {"out": out, "x_norm": x_norm, "y_norm": y_norm}
 
 
-def cos_sim_grad(a: CosSimGrad) -> f.Results:
-    """dX = dOut (Y / (|X| |Y|) - Out X / |X|^2), and so for Y."""
-    x, y = rows_of(a.x), rows_of(a.y)
-    each = a.d_out / (a.x_norm * a.y_norm)
-    shared = a.d_out * a.out
-    d_x = each * y - shared / (a.x_norm * a.x_norm) * x
-    d_y = each * x - shared / (a.y_norm * a.y_norm) * y
-    if y.shape[0] == 1 < x.shape[0]:
-        d_y = d_y.sum(0, keepdims=True)
-    return {"d_x": d_x.reshape(a.x.shape), "d_y": d_y.reshape(a.y.shape)}
-
-
 define(
     "cos_sim",
     CosSim,
@@ -148,7 +123,7 @@ define(
         sample({"X": normal(3, 4), "Y": normal(3, 5)}),
         sample({"X": normal(4), "Y": normal(4)}),
     ),
-    slope=Op("cos_sim_grad", CosSimGrad, formula=cos_sim_grad),
+    slope=slope("x y x_norm y_norm out d_out", "d_x d_y"),
 )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from ...strategies.types import VarType
 from .lod import no_sequences
-from .operands import Input, Operands, Output, named
+from .operands import Input, Operands, Output, Positive, named
 from .registry import Inference, Op, Spec, Specs, define
 from .rules import hold_floats, hold_integers, match, of_shape
 from .samples import integers, normal, sample, table, uniform
@@ -21,7 +21,7 @@ class YoloAttributes(Operands):
     gt_box: Input = named("GTBox")
     gt_label: Input = named("GTLabel")
     gt_score: Input | None = named("GTScore")
-    class_num: int = 1
+    class_num: Positive = 1
     anchors: Sequence[int] = []
     anchor_mask: Sequence[int] = []
     downsample_ratio: int = 32
@@ -51,7 +51,6 @@ def yolo_loss_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(len(anchors) > 0 and len(anchors) % 2 == 0, "anchors must be pairs")
     inside = len(mask) > 0 and all(0 <= k < len(anchors) // 2 for k in mask)
     op.require(inside, f"anchor_mask {list(mask)} must name some of {len(anchors) // 2} anchors")
-    op.require(op.attr("class_num") > 0, "class_num must be above 0")
     maps = ("N", len(mask) * (5 + op.attr("class_num")), "side", "side")
     sizes = match(op, X=maps, GTBox="N B 4", GTLabel="N B", GTScore="N B")
     return {

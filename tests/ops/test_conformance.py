@@ -21,8 +21,9 @@ from rowlock.executor.kernels.registry import BACK_ENDS, KERNELS
 from rowlock.graph.ops.collective import COLLECTIVES
 from rowlock.graph.ops.host_call import HOST_CALL
 from rowlock.graph.ops.registry import OPS, Op, Spec
+from rowlock.graph.ops.shapes import Sized
 from rowlock.strategies.errors import ShapeError
-from rowlock.strategies.types import FLOATS, is_float, to_var_type
+from rowlock.strategies.types import FLOATS, VarType, is_float, to_var_type
 from tests.conftest import SEED, sample
 from tests.ops.harness import (
     Arrays,
@@ -108,6 +109,8 @@ IN_PROGRAMS = {
 }
 DIFFERENTIABLE = [(n, i) for n, i in CASES if OPS[n].grad and (n, i) not in IN_PROGRAMS]
 REFUSED = [(n, i) for n in sorted(OPS) for i in range(len(OPS[n].refuses))]
+LIMITED = [(n, name) for n in sorted(OPS) if OPS[n].samples for name, _ in OPS[n].limits]
+LINES = [name for name in sorted(OPS) if isinstance(OPS[name].shape, Sized) and OPS[name].samples]
 ALONE = 12  # elements of an operand that move alone where its slope is measured
 
 
@@ -365,3 +368,49 @@ def test_refused_operands_are_explained(name: str, index: int) -> None:
     with pytest.raises(ShapeError, match=f"^{name}: ") as caught:
         infer(op, specs_of(inputs), attrs, inputs)
     assert "train.py:7" in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "attr"), LIMITED)
+def test_attributes_outside_their_limits_are_refused(name: str, attr: str) -> None:
+    op = OPS[name]
+    inputs, attrs = draw(op, op.samples[0], "float32")
+    kind = op.record.declared().kinds[attr]
+    outside = {"Positive": 0, "NotNegative": -1}.get(kind, "none such")
+    with pytest.raises(ShapeError, match=f"^{name}: {attr} must .*, got {outside!r}"):
+        infer(op, specs_of(inputs), {**attrs, attr: outside}, inputs)
+
+
+def misfits(op: Op, rule: Sized, specs: dict[str, list[Spec]]) -> list[tuple[str, Spec]]:
+    """Return operands, each with a spec in its place that does not fit the line of the op's shape rule."""
+    forms = {slot: form.split() for slot, form in rule.forms.items() if specs.get(slot)}
+    words = [word for form in forms.values() for word in dict.fromkeys(form)]
+    wrong = []
+    for slot, dtype, like, _ in rule.operands:
+        if not specs.get(slot):
+            continue
+        (spec,), form = specs[slot], forms.get(slot, [])
+        if dtype or specs.get(like):
+            other = VarType.INT64 if spec.dtype in FLOATS else VarType.FP64
+            wrong.append((slot, spec._replace(dtype=other)))
+        if form and ("..." not in form or words.count("...") > 1):
+            wrong.append((slot, spec._replace(shape=(*spec.shape, 1, 1))))
+        for i, word in enumerate(form[: form.index("...") + 1] if "..." in form else form):
+            fixed = not word.rstrip("'").isidentifier() or word in op.attrs or words.count(word) > 1
+            if word == "...":
+                fixed = words.count(word) > 1 and len(spec.shape) >= len(form)
+            if fixed and word != "1?":
+                shape = (*spec.shape[:i], spec.shape[i] + 1, *spec.shape[i + 1 :])
+                wrong.append((slot, spec._replace(shape=shape)))
+    return wrong
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_operands_that_do_not_fit_their_line_are_refused(name: str) -> None:
+    op = OPS[name]
+    assert isinstance(op.shape, Sized)
+    for case in op.samples:
+        inputs, attrs = draw(op, case, "float32")
+        specs = specs_of(inputs)
+        for slot, spec in misfits(op, op.shape, specs):
+            with pytest.raises(ShapeError, match=f"^{name}: "):
+                infer(op, {**specs, slot: [spec]}, attrs, inputs)

@@ -1,0 +1,105 @@
+"""Shape rules of one line (``graph/ops/shapes.py``), and limits of attributes (``operands.py``)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from rowlock.graph.ops.operands import Input, Operands, Output, Positive, limit_of
+from rowlock.graph.ops.registry import Inference, Op, Spec
+from rowlock.graph.ops.shapes import Sized
+from rowlock.strategies.errors import ShapeError
+from rowlock.strategies.types import VarType
+
+
+class Example(Operands):
+    x: Input
+    y: Input | None
+    out: Output
+    count: Positive = 2
+    dtype: int = int(VarType.INT32)
+    mode: Literal["a", "b"] = "a"
+
+
+def infer(line: str, **read: Spec) -> Spec:
+    """Return the spec of Out by a line, of operands by slot."""
+    op = Op("example", Example, Sized(line))
+    inputs = {slot: [spec] for slot, spec in read.items()}
+    (result,) = op.infer(Inference(op, inputs, op.attrs))["Out"]
+    return result
+
+
+def floats(*shape: int) -> Spec:
+    return Spec(shape, VarType.FP32)
+
+
+@pytest.mark.parametrize(
+    ("line", "x", "y", "expected"),
+    [
+        ("X [N D] -> Out as X", (3, 4), None, floats(3, 4)),
+        ("X [N D], Y [D] -> Out [D N]", (3, 4), (4,), floats(4, 3)),
+        ("X [N D], Y [D] -> Out [N]", (-1, 4), (4,), floats(-1)),
+        ("X [N D], Y [N 1?] -> Out [N]", (-1, 4), (3,), floats(3)),
+        ("X [N D], Y [N 1?] -> Out [N]", (-1, 4), (3, 1), floats(3)),
+        ("X [... D], Y [...] -> Out [... 1]", (2, 3, 4), (2, 3), floats(2, 3, 1)),
+        ("X [N ...] -> Out [1 ... N]", (5, 2, 3), None, floats(1, 2, 3, 5)),
+        ("X [N D], Y [count*D+1 K] -> Out [K]", (3, 4), (9, 7), floats(7)),
+        ("X [N D] -> Out [count*N N+D]", (3, -1), None, floats(6, -1)),
+        ("X floats [N] -> Out int64 [N]", (3,), None, Spec((3,), VarType.INT64)),
+        ("X [N] -> Out dtype [count]", (3,), None, Spec((2,), VarType.INT32)),
+    ],
+)
+def test_results_have_the_sizes_of_the_line(
+    line: str, x: tuple[int, ...], y: tuple[int, ...] | None, expected: Spec
+) -> None:
+    operands = {"X": floats(*x), **({} if y is None else {"Y": floats(*y)})}
+    assert infer(line, **operands) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "x", "y", "problem"),
+    [
+        ("X [N D], Y [D] -> Out [N]", floats(3, 4), floats(5), r"Y must be \[D\], where D = 4"),
+        ("X [N] -> Out [N]", floats(3, 4), None, r"X must be a vector \[N\]"),
+        ("X [N D], Y [4*D] -> Out [N]", floats(3, 4), floats(8), r"Y must be \[4\*D\]"),
+        ("X [N 1] -> Out [N]", floats(3, 4), None, r"X must have one number in a row: \[N, 1\]"),
+        ("X [N 3] -> Out [N]", floats(3, 4), None, r"X must be \[N, 3\], where N = 3"),
+        ("X [...], Y [...] -> Out as X", floats(3, 4), floats(3), r"Y must be \[3, 4\]"),
+        ("X integers [N D] -> Out [N]", floats(3, 4), None, "X must hold integers"),
+        ("X bool [N D] -> Out [N]", floats(3, 4), None, "X must hold bool"),
+        (
+            *("X [N D], Y as X [N] -> Out [N]", floats(3, 4), Spec((3,), VarType.FP64)),
+            "X, Y must have one dtype",
+        ),
+    ],
+)
+def test_operands_that_do_not_fit_are_told_what_the_line_says(
+    line: str, x: Spec, y: Spec | None, problem: str
+) -> None:
+    operands = {"X": x, **({} if y is None else {"Y": y})}
+    with pytest.raises(ShapeError, match=f"^example: {problem}"):
+        infer(line, **operands)
+
+
+def test_an_operand_that_must_be_there_is_named() -> None:
+    with pytest.raises(ShapeError, match="the input 'X' is missing"):
+        infer("X [N D], Y [D] -> Out [N]", Y=floats(4))
+
+
+@pytest.mark.parametrize(
+    ("kind", "inside", "outside", "text"),
+    [
+        ("Positive", 1, 0, "be above 0"),
+        ("NotNegative", 0, -1, "not be negative"),
+        ("Literal['a', 'b', 'c']", "c", "d", "be 'a', 'b' or 'c'"),
+        ("Literal['a']", "a", "", "be 'a'"),
+    ],
+)
+def test_limits_are_read_from_annotations(
+    kind: str, inside: object, outside: object, text: str
+) -> None:
+    limit = limit_of(kind)
+    assert limit is not None and limit.text == text
+    assert limit.holds(inside) and not limit.holds(outside)
+    assert limit_of("int") is None
