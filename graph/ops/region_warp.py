@@ -359,7 +359,7 @@ define(
         "-> Out [R C transformed_height transformed_width], "
         "Mask int32 [R 1 transformed_height transformed_width], TransformMatrix [R 9], "
         "Out2InIdx int32 [0 4], Out2InWeights [0 4]",
-        lambda op: op.sequences("ROIs"),
+        lambda op: {"sequences": op.sequences("ROIs")},
     ),
     formula=region_perspective,
     lod=no_sequences,

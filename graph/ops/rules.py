@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -86,7 +87,8 @@ def match(
             fits = fits and merged is not None
             sizes[word] = number if merged is None else merged
         if not fits:
-            names = [w for w in dict.fromkeys(words) if w[0].isalpha() and sizes.get(w, -1) >= 0]
+            names = [w for w in dict.fromkeys(words) if re.search("[a-zA-Z]", w)]
+            names = [name for name in names if sizes.get(name, -1) >= 0]
             numbers = ", ".join(f"{name} = {sizes[name]}" for name in names)
             where = f", where {numbers}" if names else ""
             shown = [str(sizes[w]) if w.startswith("...") else w for w in spread]

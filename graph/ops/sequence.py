@@ -148,7 +148,7 @@ def sequence_softmax_grad(a: SequenceSoftmaxGrad) -> f.Results:
 define(
     "sequence_softmax",
     SequenceSoftmax,
-    Sized("X [N 1?] -> Out as X", lambda op: op.sequences("X")),
+    Sized("X [N 1?] -> Out as X", lambda op: {"sequences": op.sequences("X")}),
     formula=sequence_softmax,
     samples=(
         sample({"X": normal(5, 1), "X@LOD": [_LENGTHS]}),

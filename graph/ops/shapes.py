@@ -33,7 +33,7 @@ from .rules import (
 )
 
 Sizes = Mapping[str, int]
-Check = Callable[[Inference], Sizes | object]  # sizes by word, if it tells any
+Check = Callable[[Inference], Sizes | None]  # sizes by word, if it tells any
 _HOLD = {"floats": hold_floats, "integers": hold_integers}
 
 
@@ -81,13 +81,11 @@ class Sized:
         numbers |= {f"sequences({slot})": op.sequences(slot) for slot in self._counted}
         sizes = match(op, numbers, **self.forms)
         for check in self._checks:
-            more = check(op)
-            if isinstance(more, dict):
-                sizes |= more
+            sizes |= check(op) or {}
         return {result.slot: self._result(op, result, sizes) for result in self.results}
 
     def _result(self, op: Inference, result: Clause, sizes: Mapping[str, int]) -> Spec:
-        like = result.like or self.operands[0].slot if self.operands else ""
+        like = result.like or (self.operands[0].slot if self.operands else "")
         dtype = _type_of(op, result.dtype, like)
         if result.sizes is None:
             return Spec(op.shape(like), dtype)

@@ -219,7 +219,8 @@ MISTAKES: dict[str, tuple[Any, type[Exception], str]] = {
     ),
     "ranks": (
         lambda: contrib.rank_attention(matrix(None, 2), integers(None, 5), [18, 4], "w"),
-        ShapeError, r"RankOffset must be integers \[N, 7\].*RankOffset 'i'=INT64\[-1,5\]",
+        ShapeError,
+        r"RankOffset must be \[N, 1\+2\*MaxRank\], where 1\+2\*MaxRank = 7 .*RankOffset 'i'=INT64\[-1,5\]",
     ),
     "pieces": (
         lambda: hashed(integers(None, 1), rand_len=3),
