@@ -2,9 +2,10 @@
 
 ``OMP_NUM_THREADS=1 python -m benchmarks.fluid_ops --paddle PYTHON [CASE ...]``: detection, sequences, metrics,
 draws, sorts. Nearly all others that layers make take less than half of Paddle's time. Each case is a program of
-one layer on one place, with its gradient where it has one; each step has a feed of its own, as in training:
-sizes that come out of the data are new. Rowlock and Paddle take turns, case by case, each in a process that lasts;
-printed are medians of milliseconds of a processor, the slowest beside Paddle's first. Python 3.7 runs this, too.
+one layer on one place, with its gradient where it has one; each step has a feed of its own, as in training, so
+that sizes which come out of the data are new. Rowlock and Paddle take turns, case by case, each in a process
+that lasts; printed are medians of milliseconds of a processor, the slowest beside Paddle's first. Python 3.7
+runs this, too.
 """
 
 import argparse

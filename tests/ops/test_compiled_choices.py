@@ -70,9 +70,9 @@ def test_merging(normalized: bool) -> None:
     assert merged.compiled is not None
     sides = [(near.copy(), scores.copy()) for _ in range(2)]
     forms = merged.compiled, merged.plain
-    kept = [form(*side, normalized, 0.3) for form, side in zip(forms, sides, strict=True)]
-    assert kept[0] is not None and 1 < len(kept[0]) < 200
-    for results in zip((kept[0], *sides[0]), (kept[1], *sides[1]), strict=True):
+    stays = [form(*side, normalized, 0.3) for form, side in zip(forms, sides, strict=True)]
+    assert stays[0] is not None and 1 < len(stays[0]) < 200
+    for results in zip((stays[0], *sides[0]), (stays[1], *sides[1]), strict=True):
         np.testing.assert_array_equal(*results)
 
 

@@ -47,22 +47,24 @@ def _pairs(dist: Array, match: Array, share: Array) -> None:
 
 @each_step("target_assign", on=ON, low=True)
 def target_assign(a: TargetAssign) -> None:
-    columns = np.arange(a.match_indices.shape[1]) % a.x.shape[1]
-    a.out[...], a.out_weight[...] = a.mismatch_value, 0
+    width = a.x.shape[1]
+    columns, elements = np.arange(a.match_indices.shape[1]) % width, a.x.reshape(-1, *a.x.shape[2:])
+    none = np.full_like(elements, a.mismatch_value, shape=(1, *elements.shape[1:]))
+    elements = np.concatenate([elements, none])
+    a.out_weight[..., 0] = a.match_indices >= 0
     for number, match in enumerate(a.match_indices):
-        at = np.flatnonzero(match >= 0)
         first, last = a.x_lod[-1][number : number + 2]
         if match.max(initial=-1) >= last - first:
             raise ValueError(
                 f"target_assign: image {number} has {last - first} rows in X, and a box of it matches row "
                 f"{match.max()}: feed as many rows (labels) as objects (boxes) for each image"
             )
-        a.out[number, at] = a.x[first + match[at], columns[at]]
-        a.out_weight[number, at] = 1
+        places = np.where(match < 0, len(elements) - 1, (first + match) * width + columns)
+        np.take(elements, places, 0, a.out[number], mode="clip")
         if a.neg_indices is not None:
             begin, end = a.neg_indices_lod[-1][number : number + 2]
-            none = a.neg_indices[begin:end, 0]
-            a.out[number, none], a.out_weight[number, none] = a.mismatch_value, 1
+            negative = a.neg_indices[begin:end, 0]
+            a.out[number, negative], a.out_weight[number, negative] = a.mismatch_value, 1
 
 
 @each_step("mine_hard_examples", on=ON)
