@@ -107,6 +107,7 @@ def test_gradients_agree_with_numpys(
 SPECIAL = np.float32(
     [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e30, -1e30, 1e-40, 88.9, -104.0]
 )
+MASK = np.uint8([0, 1])  # what dropout kept
 SETTINGS: dict[str, dict[str, Any]] = {
     "clip": {"min": -1.0, "max": 1.0},
     "fused_elemwise_activation": {"functor_list": ["scale", "elementwise_add"], "scale": 2.0},
@@ -118,7 +119,7 @@ ELEMENTWISE = [n for n in NATIVE if OPS[n].scalar and OPS[n].aligned in (None, b
 def test_special_values_are_numpys(name: str) -> None:
     op = OPS[name]
     slots = [slot.name for slot in op.input_slots if not slot.optional]
-    grid = np.meshgrid(*[SPECIAL] * len(slots))
+    grid = np.meshgrid(*[MASK if slot == "Mask" else SPECIAL for slot in slots])
     inputs = {slot: [np.ascontiguousarray(a.ravel())] for slot, a in zip(slots, grid, strict=True)}
     attrs = {**op.attrs, **SETTINGS.get(name.partition("_grad")[0], {})}
     expected, ours = run(op, inputs, attrs), None
