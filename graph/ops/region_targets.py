@@ -103,7 +103,8 @@ def matched(anchors: Array, objects: Array, positive: float, negative: float) ->
     """Match anchors with objects: those with much in common, and of each object those with the most."""
     share = overlap(anchors, objects, False, nearby=True)
     most = share.max(1, initial=0)
-    best = (np.abs(share - share.max(0, initial=0)) < _SAME).any(1)
+    below = share - share.max(0, initial=0)
+    best = (np.abs(below, out=below) < _SAME).any(1)
     front, owner = np.flatnonzero(best | (most >= positive)), np.zeros(len(anchors), np.int64)
     if len(objects):
         owner[front] = share[front].argmax(1)
