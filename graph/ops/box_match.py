@@ -220,7 +220,6 @@ define(
         "-> NegIndices int32 [K 1], UpdatedMatchIndices as MatchIndices",
         counted(MineHardExamples, lambda a: {"K": sum(map(len, negatives(a)))}),
     ),
-    reads_values=lambda attrs: ("ClsLoss", "LocLoss", "MatchIndices", "MatchDist"),
     lod=computed("lod_mined", "NegIndices"),
     samples=_MINED,
 )

@@ -69,6 +69,13 @@ class Sized:
         }
         self._counted = re.findall(r"sequences\((\w+)\)", line)
         self._checks = checks
+        # input slots whose elements tell sizes
+        self.counted_from = [
+            slot.name
+            for check in checks
+            if isinstance(check, counted)
+            for slot in check.record.declared().read(check.reads)
+        ]
 
     def __call__(self, op: Inference) -> Mapping[str, Specs]:
         """Return the specs of the results."""
@@ -133,14 +140,16 @@ def in_sequences(*slots: str) -> Check:
     return check
 
 
-def counted(record: type[Operands], sizes: Callable[[Any], Sizes], reads: str = "") -> Check:
-    """Return the check that tells sizes by a function of operands that are known before a step begins.
+class counted(NamedTuple):
+    """The check that tells sizes by a function of operands that are known before a step begins.
 
     They are unknown until then; ``reads``: see :func:`known_operands`.
     """
 
-    def check(op: Inference) -> Sizes:
-        operands = known_operands(op, record, reads)
-        return {} if operands is None else dict(sizes(operands))
+    record: type[Operands]
+    sizes: Callable[[Any], Sizes]
+    reads: str = ""
 
-    return check
+    def __call__(self, op: Inference) -> Sizes:
+        operands = known_operands(op, self.record, self.reads)
+        return {} if operands is None else dict(self.sizes(operands))
