@@ -13,7 +13,7 @@ from .operands import Array, Inputs, Operands, Output, SlopeOfBoth, SlopeOfX, Un
 from .registry import Grad, Inference, Op, ShapeRule, Shapes, Spec, Specs, define
 from .rules import merge_dims, normal_axis, product, same
 from .samples import Draw, booleans, normal, sample, uniform
-from .shapes import Sized
+from .shapes import Sized, names_dimensions
 
 scalar_like = Sized("X floats -> Out [1]")
 
@@ -229,16 +229,9 @@ for _name in ("isfinite", "isnan", "isinf"):
     define(
         _name,
         Unary,
-        lambda op: {"Out": Spec((1,), VarType.BOOL)},
+        Sized("X -> Out bool [1]"),
         samples=(sample({"X": normal(3, 4)}), sample({"X": Draw((3, 4), "special")})),
     )
-
-
-def cumsum_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X."""
-    x = op.spec("X")
-    normal_axis(op, op.attr("axis"), len(x.shape))
-    return {"Out": x}
 
 
 class Cumsum(Unary):
@@ -250,7 +243,7 @@ class Cumsum(Unary):
 define(
     "cumsum",
     Cumsum,
-    cumsum_shape,
+    Sized("X -> Out", names_dimensions("axis")),
     grad=Grad(
         "cumsum",
         {"X": "Out@GRAD"},

@@ -25,6 +25,7 @@ from .reduction import Reduce, ReduceGradOfOut, reduce_shape
 from .registry import Inference, Op, Spec, Specs, define, slope
 from .rules import merge_dims, normal_axis, of_shape, product
 from .samples import normal, sample
+from .shapes import Sized
 
 
 def norm_shape(op: Inference) -> Mapping[str, Specs]:
@@ -239,15 +240,10 @@ define(
 )
 
 
-def one_number(op: Inference) -> Mapping[str, Specs]:
-    """Out has one element."""
-    return {"Out": of_shape((1,), op.spec("X"))}
-
-
 define(
     "l1_norm",
     Unary,
-    one_number,
+    Sized("X -> Out [1]"),
     formula=lambda a: {"out": f.absolute(a.x).sum().reshape(1)},
     samples=(sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
     slope=Op("l1_norm_grad", SlopeOfX),
