@@ -83,9 +83,6 @@ define(
         ),
     ),
     refuses=(
-        sample({**_X, "C0": normal(2, 2)}),
-        sample({**_X, "H0": normal(3, 3)}),
-        sample({**_X, "LSTMWeight": normal(4, 8)}),
         sample({**_X, "AttentionBias": normal(5, 1)}),
         sample(_X, gate_activation="elu"),
     ),

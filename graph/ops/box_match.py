@@ -109,7 +109,6 @@ define(
         sample({**_DISTANCES, "DistMat@LOD": [offsets(1, 4)]}, match_type="per_prediction"),
         sample({"DistMat": uniform(5, 3)}),
     ),
-    refuses=(sample({"DistMat": normal(5)}),),
 )
 
 # -- target_assign ----------------------------------------------------------------------------------

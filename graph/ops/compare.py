@@ -55,7 +55,6 @@ for _name, _scalar in _LOGIC.items():
         Sized("X bool [...], Y bool [...] -> Out [...]"),
         scalar=_scalar,
         samples=(sample({"X": booleans(3, 4), "Y": booleans(3, 4)}),),
-        refuses=(sample({"X": normal(3, 4), "Y": booleans(3, 4)}),),
     )
 
 define(

@@ -43,7 +43,6 @@ define(
         sample({"X": normal(3, 8), "C_prev": normal(3, 2)}),
         sample({"X": normal(2, 4), "C_prev": normal(2, 1)}, forget_bias=1.0),
     ),
-    refuses=(sample({"X": normal(3, 8), "C_prev": normal(3, 3)}),),
     slope=slope("x c_prev c d_c d_h", "d_x d_c_prev"),
 )
 
@@ -139,6 +138,5 @@ define(
         sample({**_GRU, "Bias": normal(1, 6)}),
         sample(_GRU, activation=3, gate_activation=1, origin_mode=True),
     ),
-    refuses=(sample({**_GRU, "Weight": normal(2, 5)}), sample(_GRU, activation=4)),
     slope=Op("gru_unit_grad", GruUnitGrad, formula=gru_unit_grad),
 )

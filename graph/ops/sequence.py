@@ -264,7 +264,6 @@ define(
     lod=like("Y", "Out"),
     formula=lambda a: {"out": f.take(a.x, f.sequence_of(a.y_lod[-1], a.y.shape[0], "Y"))},
     samples=(sample({"X": normal(3, 2), "Y": normal(5, 1), "Y@LOD": [_LENGTHS]}),),
-    refuses=(sample({"X": normal(4, 2), "Y": normal(5, 1), "Y@LOD": [_LENGTHS]}),),
     slope=slope("x y d_out y_lod", "d_x"),
 )
 
