@@ -9,9 +9,8 @@ from .lod import like
 from .lstm import know_activations
 from .operands import Input, Offsets, Operands, Output, named
 from .registry import Inference, define
-from .rules import product
 from .samples import normal, offsets, sample
-from .shapes import Sized, in_sequences
+from .shapes import Sized, in_sequences, one_element
 
 
 class AttentionLstm(Operands):
@@ -36,12 +35,8 @@ class AttentionLstm(Operands):
     candidate_activation: str = "tanh"
 
 
-def _check_operands(op: Inference) -> None:
-    """Refuse widths that are not known, and biases of more than one element."""
+def _check_widths(op: Inference) -> None:
     op.require(min(op.shape("X")[1], op.shape("C0")[1]) > 0, "the widths of X and C0 must be known")
-    for slot in ("AttentionBias", "AttentionScalar", "AttentionScalarBias"):
-        fits = not op.has(slot) or product(op.shape(slot)) == 1
-        op.require(fits, f"{slot} must have one element")
 
 
 _X = {
@@ -68,7 +63,8 @@ define(
         "AttentionWeight [M+D 1], LSTMWeight [D+M 4*D], LSTMBias [1 4*D] "
         "-> Hidden [N D], Cell [N D], AttentionedX [N 1], AttentionFCOut [N 1], LSTMX [1 M], LSTMOUT [1 4*D]",
         in_sequences("X"),
-        _check_operands,
+        _check_widths,
+        one_element("AttentionBias", "AttentionScalar", "AttentionScalarBias"),
         know_activations("gate_activation", "cell_activation", "candidate_activation"),
     ),
     lod=like("X", "Hidden", "Cell"),

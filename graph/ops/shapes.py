@@ -145,6 +145,16 @@ def in_sequences(*slots: str) -> Check:
     return check
 
 
+def one_element(*slots: str) -> Check:
+    """Return the check that inputs, of those in use, have one element."""
+
+    def check(op: Inference) -> None:
+        for slot in filter(op.has, slots):
+            op.require(product(op.shape(slot)) in (1, -1), f"{slot} must have one element")
+
+    return check
+
+
 def names_dimensions(attr: str, slot: str = "X") -> Check:
     """Return the check that an attribute numbers a dimension of an operand, or several."""
 

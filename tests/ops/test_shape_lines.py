@@ -9,7 +9,7 @@ import pytest
 
 from rowlock.graph.ops.operands import Input, Operands, Output, Positive, limit_of
 from rowlock.graph.ops.registry import Inference, Op, Spec
-from rowlock.graph.ops.shapes import Sized, counted, names_dimensions
+from rowlock.graph.ops.shapes import Sized, counted, names_dimensions, one_element
 from rowlock.strategies.errors import ShapeError
 from rowlock.strategies.types import VarType
 
@@ -109,6 +109,14 @@ def test_an_attribute_names_dimensions_of_an_operand() -> None:
     for axes in (2, [0, -3]):
         with pytest.raises(ShapeError, match="is outside the 2 dimensions"):
             op.infer(Inference(op, {"X": [floats(3, 4)]}, {**op.attrs, "axes": axes}))
+
+
+def test_an_operand_may_have_to_be_one_element() -> None:
+    op = Op("example", Example, Sized("X, Y -> Out", one_element("X", "Y")))
+    for shape in ((), (1,), (1, 1), (-1,)):
+        op.infer(Inference(op, {"X": [floats(*shape)]}, op.attrs))
+    with pytest.raises(ShapeError, match="Y must have one element"):
+        op.infer(Inference(op, {"X": [floats(1)], "Y": [floats(2)]}, op.attrs))
 
 
 def test_what_sizes_are_counted_from_is_read_before_a_step() -> None:
