@@ -5,11 +5,13 @@ Legend: T steps, B sequences, D cells, L layers times directions.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from ...strategies.types import FLOATS
 from .lod import no_sequences
 from .operands import record_of
-from .registry import Inference, define_block, slope
-from .rules import merge_dims, product
-from .shapes import Sized
+from .registry import Inference, Specs, define_block, slope
+from .rules import merge_dims, of_shape, product
 
 
 def elements(width: int, size: int, layers: int, directions: int) -> int:
@@ -18,20 +20,39 @@ def elements(width: int, size: int, layers: int, directions: int) -> int:
     return sum(4 * size * (each + size + 2) * directions for each in widths)
 
 
-def _check_layers(op: Inference) -> dict[str, int]:
-    """Refuse states and a parameter of other sizes; return L, and the width of Out."""
-    size, layers, width = op.attr("hidden_size"), op.attr("num_layers"), op.shape("Input")[2]
+def cudnn_lstm_shape(op: Inference) -> Mapping[str, Specs]:
+    """Out [T, B, directions * D] of Input [T, B, in]; the last states [L, B, D] as the first."""
+    x, size, layers = op.spec("Input"), op.attr("hidden_size"), op.attr("num_layers")
+    op.require(
+        len(x.shape) == 3 and x.dtype in FLOATS, "Input must hold floats, [steps, batch, in]"
+    )
     op.require(size > 0 and layers > 0, "hidden_size and num_layers must be positive")
     directions = 2 if op.attr("is_bidirec") else 1
-    states = layers * directions
-    fits = merge_dims(op.shape("InitH")[0], states) is not None
-    op.require(fits, f"InitH and InitC must have num_layers * directions = {states} states")
+    steps, batch, width = x.shape
+    for slot in ("InitH", "InitC"):
+        shape = op.shape(slot)
+        sizes = (layers * directions, batch, size)
+        fits = len(shape) == 3 and all(
+            merge_dims(one, other) is not None for one, other in zip(shape, sizes, strict=True)
+        )
+        rows = "batch" if batch < 0 else batch
+        op.require(
+            fits,
+            f"{slot} must be [num_layers * directions, batch, hidden_size] = [{sizes[0]}, {rows}, {size}]",
+        )
+        batch = max(batch, shape[1])
+    count = product(op.shape("W"))
     total = elements(width, size, layers, directions)
     op.require(
-        width < 0 or product(op.shape("W")) == total,
+        width < 0 or count == total,
         f"W must have {total} elements: matrices and two biases for each layer and direction",
     )
-    return {"L": states, "out": directions * size}
+    last = of_shape((layers * directions, batch, size), x)
+    return {
+        "Out": of_shape((steps, batch, directions * size), x),
+        "last_h": last,
+        "last_c": last,
+    }
 
 
 define_block(
@@ -48,11 +69,7 @@ define_block(
         is_test=False,
         seed=-1,
     ),
-    Sized(
-        "Input floats [T B in], InitH [L B hidden_size], InitC [L B hidden_size], W "
-        "-> Out [T B out], last_h [L B hidden_size], last_c [L B hidden_size]",
-        _check_layers,
-    ),
+    cudnn_lstm_shape,
     lod=no_sequences,
     slope=slope(
         "input init_h init_c w cache out d_out? d_last_h? d_last_c?",
