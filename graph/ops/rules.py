@@ -97,7 +97,9 @@ def match(
             shown = [str(sizes[w]) if w.startswith("...") else w for w in spread]
             kind = "be a vector " if len(spread) == 1 != len(shape) else "be "
             kind = "have one number in a row: " if spread[1:] == ["1"] else kind
-            op.fail(f"{slot} must {kind}[{', '.join(shown)}]{where}")
+            rank = len(spread)
+            more = f": {rank} dimensions" if kind == "be " and rank != len(shape) else ""
+            op.fail(f"{slot} must {kind}[{', '.join(shown)}]{where}{more}")
     return sizes
 
 

@@ -68,6 +68,12 @@ def test_results_have_the_sizes_of_the_line(
         ("X [N D], Y [4*D] -> Out [N]", floats(3, 4), floats(8), r"Y must be \[4\*D\]"),
         ("X [N 1] -> Out [N]", floats(3, 4), None, r"X must have one number in a row: \[N, 1\]"),
         ("X [N 3] -> Out [N]", floats(3, 4), None, r"X must be \[N, 3\], where N = 3"),
+        (
+            "X [N C H] -> Out [N]",
+            floats(3, 4),
+            None,
+            r"X must be \[N, C, H\], .*, C = 4: 3 dimensions",
+        ),
         ("X [...], Y [...] -> Out as X", floats(3, 4), floats(3), r"Y must be \[3, 4\]"),
         (
             "X [N 2*D], Y [D] -> Out [D]",
