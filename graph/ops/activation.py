@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...strategies.types import FLOATS
 from . import expr as e
 from . import operands
 from .operands import Input, Operands, Unary, record_of
@@ -14,6 +13,7 @@ from .registry import Grad, Inference, Specs, define, slope
 from .rules import same
 from .samples import normal, sample, uniform
 from .second_order import Second
+from .shapes import Sized
 from .slopes import SLOPES
 
 
@@ -25,13 +25,6 @@ class Activation(Unary):
 
 
 _WHOLE_TOO = ("abs", "exp", "relu", "square")  # make sense of integers
-
-
-def float_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X, which must be of a float type."""
-    x = op.spec("X")
-    op.require(x.dtype in FLOATS, "X must be of a float type: cast it first")
-    return {"Out": x}
 
 
 def define_activation(
@@ -59,7 +52,7 @@ def define_activation(
     define(
         name,
         record,
-        same("X") if name in _WHOLE_TOO else float_shape,
+        same("X") if name in _WHOLE_TOO else Sized("X floats -> Out"),
         scalar=scalar,
         in_place={"Out": "X"},
         samples=samples,

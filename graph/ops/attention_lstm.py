@@ -5,14 +5,12 @@ It has no gradient in Paddle, nor here. Gates stand in the order forget, input, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from .lod import like
-from .lstm import check_activations, check_state
+from .lstm import know_activations
 from .operands import Input, Offsets, Operands, Output, named
-from .registry import Inference, Specs, define
-from .rules import match, of_shape, one_level, product
+from .registry import Inference, define
 from .samples import normal, offsets, sample
+from .shapes import Sized, in_sequences, one_element
 
 
 class AttentionLstm(Operands):
@@ -37,35 +35,8 @@ class AttentionLstm(Operands):
     candidate_activation: str = "tanh"
 
 
-def attention_lstm_shape(op: Inference) -> Mapping[str, Specs]:
-    """Hidden and Cell [N, D] of X [N, M] and C0 [B, D].
-
-    AttentionedX [N, 1] is what X adds to the scores; AttentionFCOut [N, 1] has the attention in each sequence's
-    last step. Of the last step of all, LSTMX [1, M] is what the cells get, and LSTMOUT [1, 4D] the gates.
-    """
-    x = op.spec("X")
-    sizes = match(op, X="N M", C0="B D")
-    rows, width, cells = x.shape[0], sizes["M"], sizes["D"]
-    op.require(width > 0 and cells > 0, "the widths of X and C0 must be known")
-    op.sequences("X")
-    one_level(op, "X")
-    check_activations(op, "gate_activation", "cell_activation", "candidate_activation")
-    for slot in ("C0", "H0"):
-        check_state(op, slot, cells, "X")
-    gates = (cells + width, 4 * cells)
-    match(op, AttentionWeight=(width + cells, 1), LSTMWeight=gates, LSTMBias=(1, 4 * cells))
-    for slot in ("AttentionBias", "AttentionScalar", "AttentionScalarBias"):
-        fits = not op.has(slot) or product(op.shape(slot)) == 1
-        op.require(fits, f"{slot} must have one element")
-    results = {
-        "Hidden": (rows, cells),
-        "Cell": (rows, cells),
-        "AttentionedX": (rows, 1),
-        "AttentionFCOut": (rows, 1),
-        "LSTMX": (1, width),
-        "LSTMOUT": (1, 4 * cells),
-    }
-    return {slot: of_shape(shape, x) for slot, shape in results.items()}
+def _check_widths(op: Inference) -> None:
+    op.require(min(op.shape("X")[1], op.shape("C0")[1]) > 0, "the widths of X and C0 must be known")
 
 
 _X = {
@@ -85,7 +56,17 @@ _ALL = {
 define(
     "attention_lstm",
     AttentionLstm,
-    attention_lstm_shape,
+    # AttentionedX is what X adds to the scores; AttentionFCOut has the attention in each sequence's last step.
+    # Of the last step of all, LSTMX is what the cells get, and LSTMOUT the gates.
+    Sized(
+        "X [N M], C0 [sequences(X) D], H0 [sequences(X) D], "
+        "AttentionWeight [M+D 1], LSTMWeight [D+M 4*D], LSTMBias [1 4*D] "
+        "-> Hidden [N D], Cell [N D], AttentionedX [N 1], AttentionFCOut [N 1], LSTMX [1 M], LSTMOUT [1 4*D]",
+        in_sequences("X"),
+        _check_widths,
+        one_element("AttentionBias", "AttentionScalar", "AttentionScalarBias"),
+        know_activations("gate_activation", "cell_activation", "candidate_activation"),
+    ),
     lod=like("X", "Hidden", "Cell"),
     samples=(
         sample(_X),
@@ -98,9 +79,6 @@ define(
         ),
     ),
     refuses=(
-        sample({**_X, "C0": normal(2, 2)}),
-        sample({**_X, "H0": normal(3, 3)}),
-        sample({**_X, "LSTMWeight": normal(4, 8)}),
         sample({**_X, "AttentionBias": normal(5, 1)}),
         sample(_X, gate_activation="elu"),
     ),

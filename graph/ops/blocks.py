@@ -15,6 +15,7 @@ from .lod import no_sequences
 from .operands import record_of
 from .registry import Grad, Inference, ShapeRule, Spec, Specs, define_block, slope
 from .rules import as_declared, normal_axis
+from .shapes import Sized
 
 
 def _like_x(results: int) -> ShapeRule:
@@ -51,23 +52,14 @@ _RECURRENT: dict[str, Any] = {
 _RECURRENT_READS = "inputs:inputs*? initial_states:initial_states*? parameters:parameters*?"
 _WHILE: dict[str, Any] = {"sub_block": None, "is_test": False, "skip_eager_deletion_vars": []}
 _RANKED = record_of("x rank_table", "out")
-
-
-def _sentences(op: Inference) -> Mapping[str, Specs]:
-    """The number of words of all hypotheses is known only after the last step."""
-    kinds = {"SentenceIds": op.spec("Ids").dtype, "SentenceScores": op.spec("Scores").dtype}
-    return {slot: Spec((-1,), kind) for slot, kind in kinds.items()}
+_PARTS = Sized(
+    "X [rows ...] -> Out [others ...]"
+)  # entries have other numbers of rows than what they are parts of
 
 
 def _entry(op: Inference) -> Mapping[str, Specs]:
     """An array has the shape of the entry that was written last; the gradient of a write that of the entry."""
     return {"Out": op.spec("X_W" if op.has("X_W") else "X")}
-
-
-def _parts(op: Inference) -> Mapping[str, Specs]:
-    """Entries have other numbers of rows than what they are parts of."""
-    x = op.spec("X")
-    return {"Out": x._replace(shape=(-1, *x.shape[1:]))}
 
 
 def _joined(op: Inference) -> Mapping[str, Specs]:
@@ -172,7 +164,7 @@ define_block(
 define_block(
     "lod_tensor_to_array",
     _RANKED,
-    _parts,
+    _PARTS,
     lod=lambda op: {"Out": op.of("X")[len(op.of("RankTable")) + 1 :]},
     grad=Grad(
         "array_to_lod_tensor", {"X": "Out@GRAD", "RankTable": "RankTable"}, {"Out": "X@GRAD"}
@@ -181,15 +173,13 @@ define_block(
 define_block(
     "array_to_lod_tensor",
     _RANKED,
-    _parts,
+    _PARTS,
     lod=lambda op: {"Out": (*op.of("RankTable"), op.level("lod_from_lengths", {}), *op.of("X"))},
     grad=Grad(
         "lod_tensor_to_array", {"X": "Out@GRAD", "RankTable": "RankTable"}, {"Out": "X@GRAD"}
     ),
 )
-define_block(
-    "lod_array_length", record_of("x", "out"), lambda op: {"Out": Spec((1,), VarType.INT64)}
-)
+define_block("lod_array_length", record_of("x", "out"), Sized("X -> Out int64 [1]"))
 define_block(
     "tensor_array_to_tensor",
     record_of("x*", "out out_index", axis=0, use_stack=False),
@@ -199,6 +189,7 @@ define_block(
 define_block(
     "beam_search_decode",
     record_of("ids scores", "sentence_ids sentence_scores", beam_size=0, end_id=0),
-    _sentences,
+    # how many words all hypotheses have is known only after the last step
+    Sized("Ids, Scores -> SentenceIds as Ids [words], SentenceScores as Scores [words]"),
     lod=lambda op: dict.fromkeys(("SentenceIds", "SentenceScores"), (None, None)),
 )

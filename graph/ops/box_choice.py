@@ -323,7 +323,6 @@ define(
         "BBoxes floats [N M 4], Scores as BBoxes [N C M] -> Out [K 6], Index int32 [K 1]",
         counted(MatrixNms, lambda a: {"K": len(decayed(a).rows)}),
     ),
-    reads_values=lambda attrs: ("BBoxes", "Scores"),
     lod=computed("lod_of_decayed", "Out Index"),
     samples=_DECAYED,
     refuses=_REFUSES,

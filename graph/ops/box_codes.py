@@ -23,7 +23,6 @@ def box_coder_shape(op: Inference) -> Mapping[str, Specs]:
     """Boxes [N, 4] and M priors to [N, M, 4]; decoding, offsets [N, M, 4] to boxes."""
     priors, target, axis = op.shape("PriorBox")[0], op.spec("TargetBox"), op.attr("axis")
     kind, variance = op.attr("code_type"), op.attr("variance")
-    op.require(axis in (0, 1), f"axis {axis} must be 0 or 1")
     op.require(len(variance) in (0, 4), f"variance {list(variance)} must have 4 numbers")
     op.require(
         not (variance and op.has("PriorBoxVar")), "PriorBoxVar and variance cannot both be given"
@@ -43,7 +42,7 @@ class BoxCoder(Operands):
     output_box: Output
     code_type: Literal["encode_center_size", "decode_center_size"] = "encode_center_size"
     box_normalized: bool = True
-    axis: int = 0
+    axis: Literal[0, 1] = 0
     variance: Sequence[float] = []
 
 

@@ -20,7 +20,6 @@ from .lod_levels import bounds
 from .operands import Array, Input, Offsets, Operands, Output
 from .registry import Inference, Spec, Specs, define
 from .rules import (
-    hold_floats,
     hold_integers,
     match,
     merge_dims,
@@ -88,34 +87,28 @@ class BipartiteMatch(Operands):
     dist_threshold: float = 0.5
 
 
-def bipartite_shape(op: Inference) -> Mapping[str, Specs]:
-    """[N, P] of numbers of objects, and of what they have in common; without sequences N is 1."""
-    dist = op.spec("DistMat")
-    match(op, DistMat="G P")
-    hold_floats(op, "DistMat")
+def _count_images(op: Inference) -> dict[str, int]:
+    """Without sequences there is one image."""
     one_level(op, "DistMat")
-    images = 1 if op.exact and not op.has("DistMat@LOD") else -1
-    if op.has("DistMat@LOD"):
-        images = op.sequences("DistMat")
-    shape = (images, dist.shape[1])
-    return {
-        "ColToRowMatchIndices": Spec(shape, VarType.INT32),
-        "ColToRowMatchDist": Spec(shape, dist.dtype),
-    }
+    alone = op.exact and not op.has("DistMat@LOD")
+    return {"images": 1 if alone else op.sequences("DistMat")}
 
 
 _DISTANCES = {"DistMat": uniform(5, 7)}
 define(
     "bipartite_match",
     BipartiteMatch,
-    bipartite_shape,
+    Sized(
+        "DistMat floats [objects P] "
+        "-> ColToRowMatchIndices int32 [images P], ColToRowMatchDist [images P]",
+        _count_images,
+    ),
     lod=no_sequences,
     samples=(
         sample({**_DISTANCES, "DistMat@LOD": [offsets(2, 3)]}),
         sample({**_DISTANCES, "DistMat@LOD": [offsets(1, 4)]}, match_type="per_prediction"),
         sample({"DistMat": uniform(5, 3)}),
     ),
-    refuses=(sample({"DistMat": normal(5)}),),
 )
 
 # -- target_assign ----------------------------------------------------------------------------------
@@ -220,7 +213,6 @@ define(
         "-> NegIndices int32 [K 1], UpdatedMatchIndices as MatchIndices",
         counted(MineHardExamples, lambda a: {"K": sum(map(len, negatives(a)))}),
     ),
-    reads_values=lambda attrs: ("ClsLoss", "LocLoss", "MatchIndices", "MatchDist"),
     lod=computed("lod_mined", "NegIndices"),
     samples=_MINED,
 )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from ...strategies.types import VarType
 from . import expr as e
 from .elementwise import beside, compare_shape
 from .operands import Binary, Unary
-from .registry import Inference, Spec, Specs, define
-from .rules import same_shape
+from .registry import define
 from .samples import booleans, normal, sample
+from .shapes import Sized
 
 _COMPARISONS: dict[str, Callable[..., Any]] = {
     "less_than": lambda x, y: x < y,
@@ -43,15 +42,6 @@ for _name, _scalar in _COMPARISONS.items():
     )
 
 
-def logical_shape(op: Inference) -> Mapping[str, Specs]:
-    """Booleans of one shape."""
-    op.require(op.spec("X").dtype == VarType.BOOL, "X must be bool")
-    if op.has("Y"):
-        op.require(op.spec("Y").dtype == VarType.BOOL, "Y must be bool")
-        return {"Out": Spec(same_shape(op, "X", "Y"), VarType.BOOL)}
-    return {"Out": op.spec("X")}
-
-
 _LOGIC: dict[str, Callable[..., Any]] = {
     "logical_and": lambda x, y: x & y,
     "logical_or": lambda x, y: x | y,
@@ -62,16 +52,15 @@ for _name, _scalar in _LOGIC.items():
     define(
         _name,
         Binary,
-        logical_shape,
+        Sized("X bool [...], Y bool [...] -> Out [...]"),
         scalar=_scalar,
         samples=(sample({"X": booleans(3, 4), "Y": booleans(3, 4)}),),
-        refuses=(sample({"X": normal(3, 4), "Y": booleans(3, 4)}),),
     )
 
 define(
     "logical_not",
     Unary,
-    logical_shape,
+    Sized("X bool -> Out"),
     scalar=lambda x: e.logical_not(x),
     samples=(sample({"X": booleans(3, 4)}),),
 )

@@ -10,8 +10,9 @@ from ...strategies.types import FLOATS, INTEGERS, VarType
 from . import formula as f
 from .operands import Input, Operands, Output, Positive, Unary
 from .registry import Inference, Spec, Specs, define, slope
-from .rules import normal_axis, same, same_shape
+from .rules import same_shape
 from .samples import integers, normal, sample, uniform
+from .shapes import Sized, names_dimensions
 
 
 def histogram_shape(op: Inference) -> Mapping[str, Specs]:
@@ -80,12 +81,6 @@ define(
 )
 
 
-def cumprod_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X."""
-    normal_axis(op, op.attr("dim"), len(op.shape("X")))
-    return same()(op)
-
-
 class Cumprod(Unary):
     dim: int = -1
 
@@ -104,7 +99,7 @@ def cumprod(a: Cumprod) -> f.Results:
 define(
     "cumprod",
     Cumprod,
-    cumprod_shape,
+    Sized("X -> Out", names_dimensions("dim")),
     formula=cumprod,
     samples=(sample({"X": normal(3, 5)}), sample({"X": normal(2, 7, 2)}, dim=1)),
     refuses=(sample({"X": normal(3, 5)}, dim=2),),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ...strategies.types import VarType
 from .lod import no_sequences
-from .operands import Input, Inputs, Offsets, Operands, Output, Unary, named
+from .operands import Input, Inputs, Offsets, Operands, Output, Positive, Unary, named
 from .registry import Grad, Inference, Op, Spec, Specs, define, in_steps
 from .rules import hold_integers, normal_axis, of_shape, product, same, sizes_read
 from .samples import integers, lengths, normal, offsets, sample
@@ -246,7 +246,6 @@ define(
 def one_hot_shape(op: Inference) -> Mapping[str, Specs]:
     """A last dimension of ``depth``; the first form of the op replaces X's last dimension if that is 1."""
     hold_integers(op, "X")
-    op.require(op.attr("depth") > 0, f"depth must be above 0, got {op.attr('depth')}")
     shape = op.shape("X")
     if op.op.type == "one_hot" and len(shape) > 1 and shape[-1] in (1, -1):
         shape = shape[:-1]
@@ -255,7 +254,7 @@ def one_hot_shape(op: Inference) -> Mapping[str, Specs]:
 
 class OneHot(Unary):
     depth_tensor: Input | None = named("depth_tensor")
-    depth: int = -1
+    depth: Positive = -1
     dtype: int = int(VarType.FP32)
     allow_out_of_range: bool = False
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from . import formula as f
 from .operands import Array, Input, Operands, Output, named
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Op, define
 from .samples import normal, sample, uniform
 from .shapes import Sized
 
@@ -99,13 +97,6 @@ def data_norm_grad(a: DataNormGrad) -> f.Results:
     }
 
 
-def data_norm_grad_shape(op: Inference) -> Mapping[str, Specs]:
-    """The sums are like Means."""
-    rows = op.spec("Means")
-    shifts = {f"{slot}@GRAD": op.specs(slot) for slot in ("scale_w", "bias")}
-    return {"X@GRAD": op.spec("X"), **{f"{slot}@GRAD": rows for slot in _SUMS}, **shifts}
-
-
 _SAMPLE = {
     "BatchSize": uniform(4, low=0.5, high=2.0),
     "BatchSum": normal(4),
@@ -130,5 +121,13 @@ define(
         sample({"X": normal(3, 4), **_SAMPLE}, slot_dim=3),
         sample({"X": normal(3, 4), **_SAMPLE, **_SHIFT}),
     ),
-    slope=Op("data_norm_grad", DataNormGrad, data_norm_grad_shape, formula=data_norm_grad),
+    slope=Op(
+        "data_norm_grad",
+        DataNormGrad,
+        Sized(
+            "X, Means, scale_w, bias -> X@GRAD as X, scale_w@GRAD as scale_w, bias@GRAD as bias, "
+            + ", ".join(f"{slot}@GRAD as Means" for slot in _SUMS)
+        ),
+        formula=data_norm_grad,
+    ),
 )

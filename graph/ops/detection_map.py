@@ -189,7 +189,6 @@ define(
         _check_judgements,
         counted(DetectionMap, lambda a: {"judged": int(judged(a).ends()[-1])}, _JUDGED),
     ),
-    reads_values=lambda attrs: ("DetectRes", "Label", "DetectRes@LOD", "Label@LOD"),
     lod=computed("lod_of_classes", "AccumTruePos AccumFalsePos", "DetectRes Label"),
     samples=_BATCHES,
     refuses=(

@@ -9,6 +9,7 @@ from .operands import Array, Input, Operands, Output
 from .registry import Inference, Op, Spec, Specs, define
 from .rules import match, statistic
 from .samples import normal, sample
+from .shapes import Sized
 
 
 def group_norm_shape(op: Inference) -> Mapping[str, Specs]:
@@ -21,15 +22,6 @@ def group_norm_shape(op: Inference) -> Mapping[str, Specs]:
     match(op, {"channels": channels}, Scale="channels", Bias="channels")
     rows = Spec((x.shape[0], groups), statistic(x.dtype))
     return {"Y": x, "Mean": rows, "Variance": rows}
-
-
-def group_norm_grad_shape(op: Inference) -> Mapping[str, Specs]:
-    """The gradient of X is like Y."""
-    return {
-        "X@GRAD": op.spec("Y"),
-        "Scale@GRAD": op.specs("Scale"),
-        "Bias@GRAD": op.specs("Bias"),
-    }
 
 
 class GroupNormAttributes(Operands):
@@ -118,5 +110,10 @@ define(
         sample({"X": normal(2, 4, 3)}, groups=3),
         sample({"X": normal(2, 4, 3), "Scale": normal(3)}, groups=2),
     ),
-    slope=Op("group_norm_grad", GroupNormGrad, group_norm_grad_shape, formula=group_norm_grad),
+    slope=Op(
+        "group_norm_grad",
+        GroupNormGrad,
+        Sized("Y, Scale, Bias -> X@GRAD as Y, Scale@GRAD as Scale, Bias@GRAD as Bias"),
+        formula=group_norm_grad,
+    ),
 )

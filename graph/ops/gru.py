@@ -7,14 +7,12 @@ time, see ``lstm.py``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from .lod import like
-from .lstm import check_activations, check_sequences, check_state
+from .lstm import know_activations
 from .operands import Input, Offsets, Operands, Output
-from .registry import Inference, Op, Specs, define
-from .rules import of_shape
+from .registry import Op, define
 from .samples import normal, offsets, sample
+from .shapes import Sized, in_sequences
 
 
 class Gru(Operands):
@@ -41,44 +39,22 @@ class GruGrad(Gru, reads="* batch_gate batch_reset_hidden_prev batch_hidden hidd
     d_bias: Output | None
 
 
-def gru_shape(op: Inference) -> Mapping[str, Specs]:
-    """Hidden [N, D] of Input [N, 3D] and Weight [D, 3D]."""
-    weight = op.shape("Weight")
-    op.require(len(weight) == 2, "Weight must be a matrix")
-    width = weight[0]
-    check_activations(op, "activation", "gate_activation")
-    x = check_sequences(op, "Input", 3, width)
-    op.require(weight == (width, 3 * width), f"Weight must be [{width}, {3 * width}]")
-    if op.has("Bias"):
-        op.require(op.shape("Bias") == (1, 3 * width), f"Bias must be [1, {3 * width}]")
-    check_state(op, "H0", width)
-    hidden = of_shape((x.shape[0], width), x)
-    gates = of_shape((x.shape[0], 3 * width), x)
-    return {
-        "BatchGate": gates,
-        "BatchResetHiddenPrev": hidden,
-        "BatchHidden": hidden,
-        "Hidden": hidden,
-    }
-
-
 _X = {"Input": normal(5, 6), "Input@LOD": [offsets(2, 0, 3)], "Weight": normal(2, 6)}
 define(
     "gru",
     Gru,
-    gru_shape,
+    Sized(
+        "Input floats [N 3*D], Weight [D 3*D], Bias [1 3*D], H0 [sequences(Input) D] "
+        "-> BatchGate [N 3*D], BatchResetHiddenPrev [N D], BatchHidden [N D], Hidden [N D]",
+        in_sequences("Input"),
+        know_activations("activation", "gate_activation"),
+    ),
     lod=like("Input", "Hidden"),
     samples=(
         sample({**_X, "Bias": normal(1, 6)}),
         sample({**_X, "H0": normal(3, 2)}, origin_mode=True, is_reverse=True),
         sample({**_X, "H0": normal(3, 2)}, gate_activation="identity", activation="sigmoid"),
     ),
-    refuses=(
-        sample({**_X, "Bias": normal(1, 4)}),
-        sample({**_X, "Input": normal(5, 8)}),
-        sample({**_X, "Weight": normal(2, 4)}),
-        sample({**_X, "H0": normal(2, 2)}),
-        sample(_X, activation="softmax"),
-    ),
+    refuses=(sample(_X, activation="softmax"),),
     slope=Op("gru_grad", GruGrad),
 )

@@ -9,17 +9,16 @@ import numpy as np
 from ...strategies.types import INTEGERS, VarType
 from .lod import no_sequences, sliced
 from .operands import Gradient, Input, Inputs, Operands, Output, Unary
-from .registry import Inference, Lying, Op, Spec, Specs, define, in_steps
+from .registry import Inference, Lying, Op, Specs, define, in_steps
 from .rules import (
     as_many,
     match,
-    normal_axis,
     of_shape,
     product,
     same,
 )
 from .samples import booleans, integers, lengths, normal, sample
-from .shapes import Sized
+from .shapes import Sized, names_dimensions
 
 _SLICE_NUMBERS = {
     "StartsTensorList": "starts",
@@ -265,13 +264,6 @@ define(
 )
 
 
-def argsort_shape(op: Inference) -> Mapping[str, Specs]:
-    """Sorted elements, and where each stood."""
-    x = op.spec("X")
-    normal_axis(op, op.attr("axis"), len(x.shape))
-    return {"Out": x, "Indices": Spec(x.shape, VarType.INT64)}
-
-
 class Argsort(Unary):
     indices: Output
     axis: int = -1
@@ -284,7 +276,7 @@ class ArgsortGrad(Argsort, Gradient, reads="x indices"): ...
 define(
     "argsort",
     Argsort,
-    argsort_shape,
+    Sized("X -> Out, Indices int64", names_dimensions("axis")),
     samples=(
         sample({"X": normal(3, 4)}),
         sample({"X": normal(3, 4)}, axis=0, descending=True),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from . import formula as f
 from .double_gradient import of_normed, twice
 from .operands import Input, Operands, Output
-from .registry import Inference, Op, Specs, define, differentiable
+from .registry import Inference, Op, define, differentiable
 from .samples import normal, sample
 from .shapes import Sized
 
@@ -16,12 +14,6 @@ def _check_operands(op: Inference) -> None:
     rank = len(op.shape("X"))
     op.require(2 <= rank <= 5, f"X must have 2 to 5 dimensions, has {rank}")
     op.require(op.has("Scale") == op.has("Bias"), "Scale and Bias come together, or not at all")
-
-
-def instance_norm_grad_shape(op: Inference) -> Mapping[str, Specs]:
-    """The gradient of Bias is like Scale, without which there is none."""
-    scale = op.specs("Scale")
-    return {"X@GRAD": op.spec("X"), "Scale@GRAD": scale, "Bias@GRAD": scale}
 
 
 class InstanceNorm(Operands):
@@ -68,7 +60,11 @@ def _from_x_alone(a: InstanceNormGrad) -> f.Results:
     return _gradient(a.replace(saved_mean=None, saved_variance=None))
 
 
-_SLOPE = Op("instance_norm_grad", InstanceNormGrad, instance_norm_grad_shape)
+_SLOPE = Op(
+    "instance_norm_grad",
+    InstanceNormGrad,
+    Sized("X, Scale -> X@GRAD as X, Scale@GRAD as Scale, Bias@GRAD as Scale"),
+)
 _SECOND = of_normed("SavedMean", "SavedVariance")
 _CHANNELS = {"Scale": normal(3), "Bias": normal(3)}
 

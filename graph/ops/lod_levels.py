@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +14,7 @@ from .operands import Array, Input, Inputs, Operands, Output
 from .registry import OFFSETS, Inference, Specs, define
 from .rules import product
 from .samples import integers, normal, offsets, sample
+from .shapes import Sized
 
 
 class Offsets(Operands):
@@ -136,7 +137,7 @@ def absolute(levels: Sequence[Any]) -> Any:
     return offsets
 
 
-def bounds(sequences: Iterable[Sized]) -> Array:
+def bounds(sequences: Iterable[Collection[Any]]) -> Array:
     """Return the offsets at which sequences begin and end, behind each other."""
     return np.cumsum([0, *map(len, sequences)])
 
@@ -156,12 +157,6 @@ def equally_many(op: Inference) -> Mapping[str, Specs]:
     sizes = {op.shape(slot.name)[0] for slot in op.op.input_slots} - {-1}
     _require_equal(op, sizes)
     return {"Out": OFFSETS._replace(shape=(max(sizes, default=-1),))}
-
-
-def patches_shape(op: Inference) -> Mapping[str, Specs]:
-    """One more offset than X has images."""
-    count = op.shape("X")[0]
-    return {"Out": OFFSETS._replace(shape=(count + 1 if count >= 0 else -1,))}
 
 
 define(
@@ -239,7 +234,7 @@ define(
 define(
     "lod_of_patches",
     OffsetsOfPatches,
-    patches_shape,
+    Sized("X [images ...] -> Out int64 [images+1]"),
     needs=lambda attrs: {"Out": ()},
     lod=no_sequences,
     samples=(sample({"X": normal(2, 3, 4, 5)}, kernels=[2, 2], strides=[1, 2]),),

@@ -17,7 +17,7 @@ from .registry import Inference, Op, Spec, Specs, define, differentiable, slope
 from .rules import match, normal_axis, of_shape, same
 from .samples import distribution, integers, normal, sample, table, uniform
 from .second_order import Second
-from .shapes import Sized
+from .shapes import Sized, names_dimensions
 
 # Scores further below the largest of their row count as if they were this far below, as on Paddle's CPUs: no
 # probability is 0, so its logarithm is finite, and its gradient is that of the scores.
@@ -25,12 +25,6 @@ LEAST_SHIFT = -64.0
 FUSED = "softmax_with_cross_entropy"
 _LOG_FLOOR = -1e20  # at which Paddle clips the logarithm of a probability of 0
 _APART = [[0.0, 100.0, 30.5], [-200.0, 100.0, 100.0], [9.0, -1e4, -80.0]]
-
-
-def softmax_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X; ``axis`` must be one of its dimensions."""
-    normal_axis(op, op.attr("axis"), len(op.shape("X")))
-    return {"Out": op.spec("X")}
 
 
 class Softmax(Unary):
@@ -78,7 +72,7 @@ _SECOND = Second(
 define(
     "softmax",
     Softmax,
-    softmax_shape,
+    Sized("X -> Out", names_dimensions("axis")),
     formula=_softmax,
     in_place={"Out": "X"},
     samples=(

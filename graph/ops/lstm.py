@@ -9,48 +9,39 @@ The gradient of ``Cell`` counts; Paddle's gradient op has no slot for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from ...strategies.types import FLOATS
 from .lod import like
 from .operands import Input, Offsets, Operands, Output
-from .registry import Inference, Op, Spec, Specs, define
-from .rules import merge_dims, of_shape, one_level
+from .registry import Inference, Op, define
 from .samples import normal, offsets, sample
+from .shapes import Check, Sized, in_sequences
 
 ACTIVATIONS = ("sigmoid", "tanh", "relu", "identity")
 
 
-def check_activations(op: Inference, *attributes: str) -> None:
-    """Refuse attributes that name no activation of recurrent ops."""
-    for name in attributes:
-        kind = op.attr(name)
-        op.require(
-            kind in ACTIVATIONS, f"{name} must be one of {', '.join(ACTIVATIONS)}, got {kind!r}"
-        )
+def know_activations(*attributes: str) -> Check:
+    """Return the check that attributes name activations of recurrent ops."""
+
+    def check(op: Inference) -> None:
+        for name in attributes:
+            kind, known = op.attr(name), ", ".join(ACTIVATIONS)
+            op.require(kind in ACTIVATIONS, f"{name} must be one of {known}, got {kind!r}")
+
+    return check
 
 
-def check_state(op: Inference, slot: str, width: int, x: str = "Input") -> None:
-    """Refuse an initial state that is not [sequences of ``x``, width]."""
-    if not op.has(slot):
-        return
-    shape, count = op.shape(slot), op.sequences(x)
-    fits = len(shape) == 2 and shape[1] in (width, -1) and merge_dims(shape[0], count) is not None
-    rows = "sequences" if count < 0 else str(count)
-    op.require(fits, f"{slot} must be [{rows}, {width}]: a row for each sequence")
+def _check_bias(op: Inference) -> None:
+    """Refuse a bias that does not end with as many peepholes as there are."""
+    gates, peepholes = op.shape("Weight")[1], op.attr("use_peepholes")
+    size = gates // 4 * 7 if peepholes else gates
+    why = "4 gates and 3 peepholes" if peepholes else "4 gates (use_peepholes is False)"
+    op.require(gates < 0 or op.shape("Bias") == (1, size), f"Bias must be [1, {size}]: {why}")
 
 
-def check_sequences(op: Inference, slot: str, gates: int, width: int) -> Spec:
-    """Refuse an input that is not [rows, gates * width] of floats with one level of sequences; return it."""
-    x = op.spec(slot)
-    op.require(x.dtype in FLOATS, f"{slot} must hold floats")
-    op.sequences(slot)
-    one_level(op, slot)
-    op.require(
-        len(x.shape) == 2 and x.shape[1] in (gates * width, -1),
-        f"{slot} must be [N, {gates * width}]: {gates} times the width, {width}",
-    )
-    return x
+_CHECKS = (
+    in_sequences("Input"),
+    know_activations("gate_activation", "cell_activation", "candidate_activation"),
+    _check_bias,
+)
 
 
 class LstmOperands(Operands):
@@ -84,37 +75,16 @@ class LstmGrad(Lstm, reads="* hidden cell batch_gate batch_cell_pre_act"):
     d_bias: Output | None
 
 
-def _check(op: Inference, width: int, fed_back: int) -> Spec:
-    """Check what lstm and lstmp share; ``fed_back`` is the width of what a step reads of the one before."""
-    x = check_sequences(op, "Input", 4, width)
-    op.require(
-        op.shape("Weight") == (fed_back, 4 * width),
-        f"Weight must be [{fed_back}, {4 * width}], got {list(op.shape('Weight'))}",
-    )
-    peepholes = op.attr("use_peepholes")
-    size = (7 if peepholes else 4) * width
-    why = "4 gates and 3 peepholes" if peepholes else "4 gates (use_peepholes is False)"
-    op.require(op.shape("Bias") == (1, size), f"Bias must be [1, {size}]: {why}")
-    check_state(op, "H0", fed_back)
-    check_state(op, "C0", width)
-    return of_shape((x.shape[0], width), x)
-
-
-def lstm_shape(op: Inference) -> Mapping[str, Specs]:
-    """[N, D] of Input [N, 4D] and Weight [D, 4D]."""
-    width = op.shape("Weight")[0]
-    check_activations(op, "gate_activation", "cell_activation", "candidate_activation")
-    cell = _check(op, width, width)
-    gates = of_shape((cell.shape[0], 4 * width), cell)
-    return {"Hidden": cell, "Cell": cell, "BatchGate": gates, "BatchCellPreAct": cell}
-
-
 _X = {"Input": normal(5, 8), "Input@LOD": [offsets(2, 0, 3)], "Weight": normal(2, 8)}
 _STATES = {"H0": normal(3, 2), "C0": normal(3, 2)}
 define(
     "lstm",
     Lstm,
-    lstm_shape,
+    Sized(
+        "Input floats [N 4*D], Weight [D 4*D], Bias, H0 [sequences(Input) D], C0 [sequences(Input) D] "
+        "-> Hidden [N D], Cell [N D], BatchGate [N 4*D], BatchCellPreAct [N D]",
+        *_CHECKS,
+    ),
     lod=like("Input", "Hidden", "Cell"),
     samples=(
         sample({**_X, "Bias": normal(1, 14)}),
@@ -129,8 +99,6 @@ define(
     ),
     refuses=(
         sample({**_X, "Bias": normal(1, 8)}),
-        sample({**_X, "Bias": normal(1, 14), "Input": normal(5, 6)}),
-        sample({**_X, "Bias": normal(1, 14), "H0": normal(2, 2), "C0": normal(2, 2)}),
         sample({**_X, "Bias": normal(1, 14)}, gate_activation="elu"),
         sample({**_X, "Bias": normal(1, 14), "Input@LOD": [offsets(1, 2), offsets(2, 0, 3)]}),
     ),
@@ -166,24 +134,9 @@ class LstmpGrad(
     d_bias: Output | None
 
 
-def lstmp_shape(op: Inference) -> Mapping[str, Specs]:
-    """Projection [N, P] of Input [N, 4D], Weight [P, 4D] and ProjWeight [D, P]."""
-    projection = op.shape("ProjWeight")
-    op.require(len(projection) == 2, "ProjWeight must be a matrix")
-    width, fed_back = projection
-    kinds = ("gate", "cell", "candidate", "proj")
-    check_activations(op, *(f"{kind}_activation" for kind in kinds))
+def _check_clips(op: Inference) -> None:
     for name in ("cell_clip", "proj_clip"):
         op.require(op.attr(name) >= 0, f"{name} must not be negative, got {op.attr(name)}")
-    cell = _check(op, width, fed_back)
-    rows = cell.shape[0]
-    return {
-        "Projection": of_shape((rows, fed_back), cell),
-        "Cell": cell,
-        "BatchGate": of_shape((rows, 4 * width), cell),
-        "BatchCellPreAct": cell,
-        "BatchHidden": cell,
-    }
 
 
 _XP = {
@@ -196,7 +149,14 @@ _XP = {
 define(
     "lstmp",
     Lstmp,
-    lstmp_shape,
+    Sized(
+        "Input floats [N 4*D], Weight [P 4*D], ProjWeight [D P], Bias, "
+        "H0 [sequences(Input) P], C0 [sequences(Input) D] "
+        "-> Projection [N P], Cell [N D], BatchGate [N 4*D], BatchCellPreAct [N D], BatchHidden [N D]",
+        *_CHECKS,
+        know_activations("proj_activation"),
+        _check_clips,
+    ),
     lod=like("Input", "Projection", "Cell"),
     samples=(
         sample(_XP),
@@ -208,11 +168,6 @@ define(
             proj_activation="identity",
         ),
     ),
-    refuses=(
-        sample({**_XP, "ProjWeight": normal(3, 3)}),
-        sample({**_XP, "Weight": normal(2, 8)}),
-        sample({**_XP, "H0": normal(3, 2)}),
-        sample(_XP, cell_clip=-1.0),
-    ),
+    refuses=(sample(_XP, cell_clip=-1.0),),
     slope=Op("lstmp_grad", LstmpGrad),
 )

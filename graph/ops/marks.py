@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
 from . import formula as f
 from .operands import Input, Operands, Output, Unary, named
 from .registry import Inference, Op, Specs, define
-from .rules import hold_floats, match, of_shape, same
+from .rules import hold_floats, match, of_shape
 from .samples import normal, sample, uniform
+from .shapes import Sized
 
 
-def similarity_focus_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X, [N, A, B, C]; ``indexes`` are places along ``axis``."""
-    shape, axis, indexes = op.shape("X"), op.attr("axis"), op.attr("indexes")
-    op.require(len(shape) == 4, "X must have 4 dimensions")
-    op.require(axis in (1, 2, 3), f"axis {axis} must be 1, 2 or 3")
-    size = shape[axis]
+def _check_indexes(op: Inference) -> None:
+    """Refuse ``indexes`` that are no places along ``axis``."""
+    axis, indexes = op.attr("axis"), op.attr("indexes")
+    size = op.shape("X")[axis]
     fits = bool(indexes) and (size < 0 or all(0 <= i < size for i in indexes))
     op.require(fits, f"indexes {list(indexes)} must lie in the {size} of dimension {axis}")
-    return same()(op)
 
 
 class SimilarityFocus(Unary):
-    axis: int
+    axis: Literal[1, 2, 3]
     indexes: Sequence[int]
 
 
@@ -57,17 +56,13 @@ def similarity_focus(a: SimilarityFocus) -> f.Results:
 define(
     "similarity_focus",
     SimilarityFocus,
-    similarity_focus_shape,
+    Sized("X [N A B C] -> Out", _check_indexes),
     formula=similarity_focus,
     samples=(
         sample({"X": normal(2, 3, 4, 3)}, axis=1, indexes=[0]),
         sample({"X": normal(2, 3, 2, 4)}, axis=3, indexes=[2, 0]),
     ),
-    refuses=(
-        sample({"X": normal(2, 3, 4)}, axis=1, indexes=[0]),
-        sample({"X": normal(2, 3, 4, 3)}, axis=0, indexes=[0]),
-        sample({"X": normal(2, 3, 4, 3)}, axis=1, indexes=[3]),
-    ),
+    refuses=(sample({"X": normal(2, 3, 4, 3)}, axis=1, indexes=[3]),),
 )
 
 

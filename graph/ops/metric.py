@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from ...strategies.types import FLOATS, INTEGERS, VarType
+from ...strategies.types import VarType
 from .operands import Input, Inputs, Operands, Output, Positive, named
-from .registry import Inference, Spec, Specs, define
-from .rules import merge_dims, product
+from .registry import Inference, Spec, define
+from .rules import product
 from .samples import Sample, integers, normal, sample, uniform
 from .shapes import Sized
 
@@ -39,31 +37,15 @@ define(
 )
 
 
-def auc_shape(op: Inference) -> Mapping[str, Specs]:
-    """One label for each row of Predict; the counts of both kinds keep shape and type."""
-    predict, label = op.spec("Predict"), op.spec("Label")
-    op.require(predict.dtype in FLOATS, "Predict must hold probabilities, which are floating point")
-    op.require(len(predict.shape) == 2, "Predict must be a matrix: the last column is what counts")
-    op.require(label.dtype in INTEGERS, "labels must be integers")
-    op.require(
-        bool(label.shape) and merge_dims(predict.shape[0], label.shape[0]) is not None,
-        "Label must have one element for each row of Predict",
-    )
+def _check_counts(op: Inference) -> None:
+    """Refuse counts that are not one for each bucket and step."""
     buckets, steps = op.attr("num_thresholds") + 1, op.attr("slide_steps")
-    size = (1 + steps) * buckets + 1
-    sizes = (
-        (size,) if steps else (buckets, size)
-    )  # the last number counts the steps, where they slide
+    size = (1 + steps) * buckets + 1  # the last number counts the steps, where they slide
+    sizes = (size,) if steps else (buckets, size)
     for slot in ("StatPos", "StatNeg"):
         op.require(
-            product(op.shape(slot)) in sizes and op.spec(slot).dtype == VarType.INT64,
-            f"{slot} must hold {sizes[0]} numbers of int64",
+            product(op.shape(slot)) in sizes, f"{slot} must hold {sizes[0]} numbers of int64"
         )
-    return {
-        "AUC": Spec((1,), VarType.FP64),
-        "StatPosOut": op.spec("StatPos"),
-        "StatNegOut": op.spec("StatNeg"),
-    }
 
 
 def _auc_sample(steps: int) -> Sample:
@@ -91,7 +73,11 @@ class Auc(Operands):
 define(
     "auc",
     Auc,
-    auc_shape,
+    Sized(
+        "Predict floats [N columns], Label integers [N ...], StatPos int64, StatNeg int64 "
+        "-> AUC float64 [1], StatPosOut as StatPos, StatNegOut as StatNeg",
+        _check_counts,
+    ),
     in_place={"StatPosOut": "StatPos", "StatNegOut": "StatNeg"},
     samples=(_auc_sample(0), _auc_sample(1), _auc_sample(3)),
     refuses=(

@@ -8,22 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.types import FLOATS
 from . import expr as e
 from . import formula as f
 from .lod import no_sequences
 from .operands import Binary, Gradient, Input, Operands, Output, record_of
 from .registry import Grad, Inference, Op, Shapes, Specs, define, slope
 from .rules import (
-    hold_floats,
-    hold_integers,
-    match,
+    merge_dims,
     of_shape,
     product,
     same,
 )
 from .samples import distribution, integers, normal, sample, uniform
-from .shapes import Sized
+from .shapes import Sized, one_element
 
 define(
     "minus",
@@ -310,23 +307,16 @@ define(
 )
 
 
-def label_smooth_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X; PriorDist has one element for each class."""
-    x = op.spec("X")
-    op.require(x.dtype in FLOATS, "X must be of a float type: cast it first")
+def _check_prior(op: Inference) -> None:
     if op.has("PriorDist"):
-        have, classes = product(op.shape("PriorDist")), x.shape[-1]
-        op.require(
-            have == classes or -1 in (have, classes), "PriorDist has one element for each class"
-        )
-        op.require(op.spec("PriorDist").dtype == x.dtype, "X and PriorDist must have one dtype")
-    return {"Out": x}
+        fits = merge_dims(product(op.shape("PriorDist")), op.shape("X")[-1]) is not None
+        op.require(fits, "PriorDist has one element for each class")
 
 
 define(
     "label_smooth",  # Szegedy et al., arXiv 1512.00567
     record_of("x prior_dist?", "out", epsilon=0.0),
-    label_smooth_shape,
+    Sized("X floats, PriorDist as X -> Out", _check_prior),
     aligned=lambda shapes, attrs: (
         {"prior_dist": (1,) * (len(shapes["x"]) - 1) + shapes["x"][-1:]}
         if "prior_dist" in shapes
@@ -364,16 +354,6 @@ class SigmoidFocalLoss(Operands):
 class SigmoidFocalLossGrad(SigmoidFocalLoss, Gradient, reads="*"): ...
 
 
-def focal_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X [N, C]; one integer label a row, and the number of foreground samples."""
-    x = op.spec("X")
-    hold_floats(op, "X")
-    hold_integers(op, "Label", "FgNum")
-    match(op, X="N C", Label="N 1")
-    op.require(product(op.shape("FgNum")) in (1, -1), "FgNum must have one element")
-    return {"Out": x, "X@GRAD": x}
-
-
 def _focal_terms(a: SigmoidFocalLoss | SigmoidFocalLossGrad) -> tuple[Any, Any]:
     """Return the loss and its slope; the label of a row is the number of the column that is hit, from 1 on."""
     x: Any = a.x
@@ -393,6 +373,11 @@ def _focal_terms(a: SigmoidFocalLoss | SigmoidFocalLossGrad) -> tuple[Any, Any]:
     return loss, f.where(hit, down, f.where(miss, up, 0))
 
 
+# of the op, and of its gradient op
+_FOCAL = Sized(
+    "X floats [N C], Label integers [N 1], FgNum integers -> Out as X, X@GRAD as X",
+    one_element("FgNum"),
+)
 _DETECTED = {
     "X": normal(4, 3),
     "Label": integers(4, 1, low=-1, high=4),
@@ -401,17 +386,13 @@ _DETECTED = {
 define(
     "sigmoid_focal_loss",  # Lin et al., arXiv 1708.02002
     SigmoidFocalLoss,
-    focal_shape,
+    _FOCAL,
     formula=lambda a: {"out": _focal_terms(a)[0]},
     samples=(sample(_DETECTED), sample(_DETECTED, gamma=1.5, alpha=0.4)),
-    refuses=(
-        sample({**_DETECTED, "Label": integers(3, 1, high=3)}),
-        sample({**_DETECTED, "FgNum": normal(1)}),
-    ),
     slope=Op(
         "sigmoid_focal_loss_grad",
         SigmoidFocalLossGrad,
-        focal_shape,
+        _FOCAL,
         formula=lambda a: {"d_x": _focal_terms(a)[1] * a.d_out},
     ),
 )

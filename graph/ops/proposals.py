@@ -87,9 +87,6 @@ def proposals(a: Any) -> list[tuple[Array, Array]]:
     return images
 
 
-_OF_MAPS = ("Scores", "BboxDeltas", "ImInfo", "Anchors", "Variances")
-
-
 _MAPS = {
     "Scores": uniform(2, 2, 2, 3),
     "BboxDeltas": normal(2, 8, 2, 3),
@@ -112,7 +109,6 @@ define(
         "-> RpnRois [R 4], RpnRoiProbs [R 1], RpnRoisLod int32 [N]",
         counted(GenerateProposals, lambda a: {"R": sum(len(boxes) for boxes, _ in proposals(a))}),
     ),
-    reads_values=lambda attrs: _OF_MAPS,
     lod=computed("lod_of_proposals", "RpnRois RpnRoiProbs"),
     samples=_PROPOSED,
 )

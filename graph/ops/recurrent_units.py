@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Literal
 
 from . import formula as f
 from .lod import no_sequences
 from .operands import Array, Input, Operands, Output, named
-from .registry import Inference, Op, Spec, Specs, define, slope
-from .rules import merge_dims
+from .registry import Op, define, slope
 from .samples import normal, sample
+from .shapes import Sized
 
 
 def _sigmoid(x: Array) -> Array:
     """Return a gate, by a function whose derivative overflows nowhere: that of exp(-x) would."""
     return f.tanh(x * 0.5) * 0.5 + 0.5
-
-
-def _rows_fit(op: Inference, slot: str, of: str, factor: int) -> Spec:
-    """Check that the rows of a slot are ``factor`` times as long as those of another, and return that."""
-    wide, narrow = op.spec(slot), op.spec(of)
-    op.require(
-        len(wide.shape) == len(narrow.shape) == 2
-        and merge_dims(wide.shape[0], narrow.shape[0]) is not None
-        and merge_dims(wide.shape[1], factor * narrow.shape[1]) is not None,
-        f"{slot} must be [N, {factor} D] for {of} [N, D]",
-    )
-    return narrow
-
-
-def lstm_unit_shape(op: Inference) -> Mapping[str, Specs]:
-    """C and H like C_prev [N, D]; X is [N, 4 D]."""
-    cell = _rows_fit(op, "X", "C_prev", 4)
-    return {"C": cell, "H": cell}
 
 
 class LstmUnit(Operands):
@@ -54,31 +36,17 @@ def lstm_unit(a: LstmUnit) -> f.Results:
 define(
     "lstm_unit",
     LstmUnit,
-    lstm_unit_shape,
+    Sized("X [N 4*D], C_prev [N D] -> C as C_prev, H as C_prev"),
     lod=no_sequences,
     formula=lstm_unit,
     samples=(
         sample({"X": normal(3, 8), "C_prev": normal(3, 2)}),
         sample({"X": normal(2, 4), "C_prev": normal(2, 1)}, forget_bias=1.0),
     ),
-    refuses=(sample({"X": normal(3, 8), "C_prev": normal(3, 3)}),),
     slope=slope("x c_prev c d_c d_h", "d_x d_c_prev"),
 )
 
 _ACTIVATIONS = (lambda x: x, _sigmoid, f.tanh, lambda x: f.maximum(x, 0))  # by number
-
-
-def gru_unit_shape(op: Inference) -> Mapping[str, Specs]:
-    """Hidden and ResetHiddenPrev like HiddenPrev [N, D], Gate like Input [N, 3 D]; Weight is [D, 3 D]."""
-    hidden = _rows_fit(op, "Input", "HiddenPrev", 3)
-    width = hidden.shape[1]
-    op.require(op.shape("Weight") == (width, 3 * width), f"Weight must be [{width}, {3 * width}]")
-    if op.has("Bias"):
-        op.require(op.shape("Bias") == (1, 3 * width), f"Bias must be [1, {3 * width}]")
-    for name in ("activation", "gate_activation"):
-        number = op.attr(name)
-        op.require(0 <= number < len(_ACTIVATIONS), f"there is no {name} {number}")
-    return {"Gate": op.spec("Input"), "ResetHiddenPrev": hidden, "Hidden": hidden}
 
 
 class GruUnit(Operands):
@@ -86,8 +54,8 @@ class GruUnit(Operands):
     hidden_prev: Input
     weight: Input
     bias: Input | None
-    activation: int = 2
-    gate_activation: int = 1
+    activation: Literal[0, 1, 2, 3] = 2  # see ``_ACTIVATIONS``
+    gate_activation: Literal[0, 1, 2, 3] = 1
     origin_mode: bool = False
     gate: Output
     reset_hidden_prev: Output
@@ -160,13 +128,15 @@ _GRU = {"Input": normal(3, 6), "HiddenPrev": normal(3, 2), "Weight": normal(2, 6
 define(
     "gru_unit",
     GruUnit,
-    gru_unit_shape,
+    Sized(
+        "Input [N 3*D], HiddenPrev [N D], Weight [D 3*D], Bias [1 3*D] "
+        "-> Gate as Input, ResetHiddenPrev as HiddenPrev, Hidden as HiddenPrev"
+    ),
     lod=no_sequences,
     formula=gru_unit,
     samples=(
         sample({**_GRU, "Bias": normal(1, 6)}),
         sample(_GRU, activation=3, gate_activation=1, origin_mode=True),
     ),
-    refuses=(sample({**_GRU, "Weight": normal(2, 5)}), sample(_GRU, activation=4)),
     slope=Op("gru_unit_grad", GruUnitGrad, formula=gru_unit_grad),
 )

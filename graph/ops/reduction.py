@@ -13,17 +13,9 @@ from .operands import Array, Inputs, Operands, Output, SlopeOfBoth, SlopeOfX, Un
 from .registry import Grad, Inference, Op, ShapeRule, Shapes, Spec, Specs, define
 from .rules import merge_dims, normal_axis, product, same
 from .samples import Draw, booleans, normal, sample, uniform
-from .shapes import Sized
+from .shapes import Sized, names_dimensions, one_element
 
 scalar_like = Sized("X floats -> Out [1]")
-
-
-def mean_grad_shape(op: Inference) -> Mapping[str, Specs]:
-    """The gradient of a mean is one number."""
-    op.require(
-        product(op.shape("Out@GRAD")) in (1, -1), "the gradient of a mean must have one element"
-    )
-    return {"X@GRAD": op.spec("X")}
 
 
 def _one_beside(shapes: Shapes, attrs: Mapping[str, Any]) -> Shapes:
@@ -40,7 +32,7 @@ define(
     slope=Op(
         "mean_grad",
         SlopeOfX,
-        mean_grad_shape,
+        Sized("X, Out@GRAD -> X@GRAD as X", one_element("Out@GRAD")),
         scalar=lambda d_out, *, count: d_out / count,
         aligned=_one_beside,
         counts=lambda shapes, attrs: {"count": max(product(shapes["x"]), 1)},
@@ -229,16 +221,9 @@ for _name in ("isfinite", "isnan", "isinf"):
     define(
         _name,
         Unary,
-        lambda op: {"Out": Spec((1,), VarType.BOOL)},
+        Sized("X -> Out bool [1]"),
         samples=(sample({"X": normal(3, 4)}), sample({"X": Draw((3, 4), "special")})),
     )
-
-
-def cumsum_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X."""
-    x = op.spec("X")
-    normal_axis(op, op.attr("axis"), len(x.shape))
-    return {"Out": x}
 
 
 class Cumsum(Unary):
@@ -250,7 +235,7 @@ class Cumsum(Unary):
 define(
     "cumsum",
     Cumsum,
-    cumsum_shape,
+    Sized("X -> Out", names_dimensions("axis")),
     grad=Grad(
         "cumsum",
         {"X": "Out@GRAD"},

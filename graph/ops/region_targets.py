@@ -182,7 +182,6 @@ define(
         "TargetBBox [F 4], BBoxInsideWeight [F 4]",
         counted(RpnTargetAssign, lambda a: _numbers_of(anchor_targets(a))),
     ),
-    reads_values=lambda attrs: ("Anchor", "GtBoxes", "IsCrowd", "ImInfo", "GtBoxes@LOD"),
     lod=no_sequences,
     random=True,
     samples=(
@@ -244,14 +243,6 @@ define(
         "-> LocationIndex int32 [F], ScoreIndex int32 [B], TargetLabel int32 [B 1], "
         "TargetBBox [F 4], BBoxInsideWeight [F 4], ForegroundNumber int32 [sequences(GtBoxes) 1]",
         counted(RetinanetTargetAssign, lambda a: _numbers_of(class_targets(a)[0])),
-    ),
-    reads_values=lambda attrs: (
-        "Anchor",
-        "GtBoxes",
-        "GtLabels",
-        "IsCrowd",
-        "ImInfo",
-        "GtBoxes@LOD",
     ),
     lod=no_sequences,
     samples=(
@@ -333,7 +324,6 @@ def region_targets(a: Any, choose: Choose = first) -> list[RegionTargets]:
 
 
 _TARGETS = ("Rois", "LabelsInt32", "BboxTargets", "BboxInsideWeights", "BboxOutsideWeights")
-_OF_REGIONS = ("RpnRois", "GtClasses", "IsCrowd", "GtBoxes", "ImInfo")
 
 
 def _check_images(op: Inference) -> None:
@@ -375,7 +365,6 @@ define(
             lambda a: {"S": sum(len(image.boxes) for image in region_targets(a))},
         ),
     ),
-    reads_values=lambda attrs: (*_OF_REGIONS, "RpnRois@LOD", "GtBoxes@LOD"),
     lod=computed("lod_of_regions", " ".join(_TARGETS), "RpnRois GtBoxes"),
     random=True,
     samples=_REGIONS,

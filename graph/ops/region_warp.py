@@ -6,7 +6,7 @@ The regions of image n are sequence n of ROIs. Dai and others, "Deformable convo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +14,8 @@ import numpy as np
 from . import formula as f
 from .lod import no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, Positive, named
-from .registry import Inference, Specs, define, slope
-from .rules import hold_floats, match, of_shape
+from .registry import Inference, define, slope
+from .rules import match
 from .samples import normal, offsets, sample, table, uniform
 from .shapes import Sized
 
@@ -40,13 +40,10 @@ class DeformableRegionPool(Operands):
     trans_std: float = 0.1
 
 
-def deformable_region_pool_shape(op: Inference) -> Mapping[str, Specs]:
-    """[N, C, H, W], [R, 4] and moves [R, 2 classes, rows, columns] make [R, output_dim, bins, bins]."""
-    hold_floats(op, "Input", "ROIs", "Trans")
-    match(op, Input="N C H W", ROIs="R 4")
+def _check_moves(op: Inference) -> None:
+    """Refuse numbers and moves [R, 2 classes, rows, columns] that do not fit the channels."""
     op.sequences("ROIs")
     groups, parts, out = op.attr("group_size"), op.attr("part_size"), op.attr("output_dim")
-    bins = op.attr("pooled_height"), op.attr("pooled_width")
     for name, numbers in (("group_size", groups), ("part_size", parts)):
         fits = len(numbers) == 2 and min(numbers) > 0
         op.require(fits, f"{name} {list(numbers)} must be two numbers above 0")
@@ -56,17 +53,11 @@ def deformable_region_pool_shape(op: Inference) -> Mapping[str, Specs]:
         not 0 <= channels < wanted,
         f"Input has {channels} channels, less than output_dim x group_size = {wanted}",
     )
-    rows = op.shape("ROIs")[0]
     if not op.attr("no_trans"):
-        match(op, Trans=(rows, "moves", *parts))
+        match(op, Trans=(op.shape("ROIs")[0], "moves", *parts))
         moves = op.shape("Trans")[1]
         fits = moves < 0 or (moves % 2 == 0 and out % max(moves // 2, 1) == 0 and moves > 0)
         op.require(fits, f"Trans has {moves} channels: two for each class, by which {out} divides")
-    shape = (rows, out, *bins)
-    return {
-        "TopCount": of_shape(shape, op.spec("Input")),
-        "Output": of_shape(shape, op.spec("Input")),
-    }
 
 
 def deformable_region_pool(a: DeformableRegionPool) -> f.Results:
@@ -174,7 +165,12 @@ _MOVES = uniform(3, 4, 2, 3, low=-0.9, high=0.9)
 define(
     "deformable_psroi_pooling",
     DeformableRegionPool,
-    deformable_region_pool_shape,
+    Sized(
+        "Input floats [N C H W], ROIs as Input [R 4], Trans as Input "
+        "-> TopCount [R output_dim pooled_height pooled_width], "
+        "Output [R output_dim pooled_height pooled_width]",
+        _check_moves,
+    ),
     formula=deformable_region_pool,
     lod=no_sequences,
     samples=(
@@ -203,7 +199,6 @@ define(
     refuses=(
         sample({"Input": normal(2, 3, 6, 8), **_AT, "Trans": _MOVES}, **_BINS, output_dim=4),
         sample({"Input": normal(2, 4, 6, 8), **_AT, "Trans": _MOVES}, **_BINS, output_dim=4),
-        sample({"Input": normal(2, 4, 6), **_AT, "Trans": _MOVES}, **_BINS, output_dim=4),
         sample(
             {"Input": normal(2, 3, 6, 8), **_AT, "Trans": _MOVES},
             **_BINS,

@@ -282,7 +282,8 @@ class Op:
     numbers_dtype: str = ""  # ... and the slot whose element type becomes the attribute ``dtype``
     # returns the op of the same record that reads such numbers in each step, where they are not known before
     in_steps: Callable[[Op], Op] | None = None
-    # attributes -> input slots whose elements the shape rule reads: they must be known before a step
+    # attributes -> input slots whose elements the shape rule reads: they must be known before a step; those
+    # that a line of sizes is ``counted`` from follow from it (``shapes.py``)
     reads_values: Callable[[Mapping[str, Any]], Sequence[str]] = lambda attrs: ()
     # elements of those by slot, attributes -> the sizes that the rule takes from them, if it needs no more
     # than these; below zero: operands do not fit together
@@ -332,6 +333,8 @@ class Op:
         object.__setattr__(self, "attrs", declared.attrs)
         object.__setattr__(self, "inputs", tuple(slot.text for slot in declared.inputs))
         object.__setattr__(self, "outputs", tuple(slot.text for slot in declared.outputs))
+        if counted := getattr(self.shape, "counted_from", ()):
+            object.__setattr__(self, "reads_values", lambda attrs: counted)
 
     def __reduce__(self) -> Any:
         # Programs are copied and pickled; an operator of the copy has the declaration that kernels are for.

@@ -72,7 +72,8 @@ def match(
     missing. Sizes of -1 fit anything. Inputs that are not in use are passed over.
     """
     sizes = dict(known or {})
-    for slot in filter(op.has, shapes):
+    slots = [*filter(op.has, shapes)]
+    for slot in slots:
         form, shape = shapes[slot], op.shape(slot)
         words = form.split() if isinstance(form, str) else [*map(str, form)]
         if "..." in words:
@@ -83,6 +84,8 @@ def match(
         fits = len(spread) == len(shape)
         for word, size in zip(spread, shape, strict=False):
             number = size_of(word, sizes)
+            if number < 0 and slots.count(slot) == 1 and re.search("[*+]", word):
+                slots.append(slot)  # the words that it is made of may stand further on
             merged = merge_dims(number, size)
             fits = fits and merged is not None
             sizes[word] = number if merged is None else merged
@@ -94,7 +97,9 @@ def match(
             shown = [str(sizes[w]) if w.startswith("...") else w for w in spread]
             kind = "be a vector " if len(spread) == 1 != len(shape) else "be "
             kind = "have one number in a row: " if spread[1:] == ["1"] else kind
-            op.fail(f"{slot} must {kind}[{', '.join(shown)}]{where}")
+            rank = len(spread)
+            more = f": {rank} dimensions" if kind == "be " and rank != len(shape) else ""
+            op.fail(f"{slot} must {kind}[{', '.join(shown)}]{where}{more}")
     return sizes
 
 
@@ -106,10 +111,10 @@ def spread_words(words: Sequence[str], sizes: Mapping[str, int]) -> list[str]:
 
 def size_of(word: str, sizes: Mapping[str, int]) -> int:
     """Return the size that a word, or a sum of products of them, stands for (-1: not known)."""
-    if word in sizes or not any(sign in word for sign in "*+"):
+    if not any(sign in word for sign in "*+"):
         return int(word) if word.lstrip("-").isdigit() else sizes.get(word, -1)
     terms = [product(tuple(size_of(w, sizes) for w in term.split("*"))) for term in word.split("+")]
-    return -1 if -1 in terms else sum(terms)
+    return sizes.get(word, -1) if -1 in terms else sum(terms)
 
 
 def known_operands(op: Inference, record: type[Operands], reads: str = "") -> Operands | None:
@@ -155,7 +160,7 @@ def hold_floats(op: Inference, *slots: str) -> None:
     """Refuse inputs, of those in use, that do not hold floats of one type."""
     one_dtype(op, *slots)
     for slot in filter(op.has, slots):
-        op.require(op.spec(slot).dtype in FLOATS, f"{slot} must hold floats")
+        op.require(op.spec(slot).dtype in FLOATS, f"{slot} must hold floats: cast it first")
 
 
 def hold_integers(op: Inference, *slots: str) -> None:

@@ -253,24 +253,17 @@ define(
 )
 
 
-def expand_as_shape(op: Inference) -> Mapping[str, Specs]:
-    """Row i of X for each row of sequence i of Y."""
-    x, y = op.spec("X"), op.spec("Y")
-    count = op.sequences("Y")
-    one_level(op, "Y")
-    if count >= 0 and x.shape[0] >= 0:
-        op.require(x.shape[0] == count, f"X has {x.shape[0]} rows, Y {count} sequences")
-    return {"Out": of_shape((y.shape[0], *x.shape[1:]), x)}
-
-
 define(
     "sequence_expand_as",
     record_of("x y y_lod", "out"),
-    expand_as_shape,
+    Sized(
+        "X [sequences(Y) ...] -> Out [rows ...]",
+        in_sequences("Y"),
+        lambda op: {"rows": op.shape("Y")[0]},
+    ),
     lod=like("Y", "Out"),
     formula=lambda a: {"out": f.take(a.x, f.sequence_of(a.y_lod[-1], a.y.shape[0], "Y"))},
     samples=(sample({"X": normal(3, 2), "Y": normal(5, 1), "Y@LOD": [_LENGTHS]}),),
-    refuses=(sample({"X": normal(4, 2), "Y": normal(5, 1), "Y@LOD": [_LENGTHS]}),),
     slope=slope("x y d_out y_lod", "d_x"),
 )
 

@@ -5,18 +5,15 @@ An image is [channels, height, width]: its sequence in ROW has as many rows as i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from ...strategies.types import FLOATS
 from . import formula as f
 from .levels import level_from
 from .operands import Array, Input, Offsets, Operands, Output, Positive, named
-from .registry import Inference, Specs, define, slope
-from .rules import of_shape, one_level
+from .registry import Inference, define, slope
 from .samples import normal, offsets, sample
 from .sequence import result
+from .shapes import Sized, in_sequences
 
 
 class VarConvAttributes(Operands):
@@ -41,25 +38,13 @@ class VarConv2d(VarConvAttributes):
     col: Output
 
 
-def var_conv_shape(op: Inference) -> Mapping[str, Specs]:
-    """[numbers of all results, 1]; Col, what the windows hold, is [P InputChannel KernelH KernelW, 1]."""
-    x = op.spec("X")
+def _count_rows(op: Inference) -> dict[str, int]:
+    """Return the numbers of all results, and those that the windows hold (-1: not known yet)."""
     count = {op.sequences(slot) for slot in ("X", "ROW", "COLUMN")} - {-1}
-    for slot in ("X", "ROW", "COLUMN"):
-        one_level(op, slot)
-    op.require(x.dtype in FLOATS, "X must hold floats")
-    op.require(len(x.shape) == 2 and x.shape[1] in (1, -1), "X must have one number in a row")
-    channels = op.attr("OutputChannel")
-    window = op.attr("InputChannel") * op.attr("KernelH") * op.attr("KernelW")
-    op.require(
-        op.shape("W") == (channels, window),
-        f"W must be [{channels}, {window}]: OutputChannel, InputChannel * KernelH * KernelW",
-    )
     op.require(len(count) <= 1, "X, ROW and COLUMN must have equally many sequences")
-    ends = op.value("Out@LOD") if op.has("Out@LOD") else None
+    ends, (channels, window) = op.value("Out@LOD") if op.has("Out@LOD") else None, op.shape("W")
     rows = -1 if ends is None else int(ends[-1])
-    windows = -1 if ends is None else rows // channels * window
-    return {"Out": of_shape((rows, 1), x), "Col": of_shape((windows, 1), x)}
+    return {"rows": rows, "windows": -1 if ends is None else rows // channels * window}
 
 
 def var_conv_2d(a: VarConv2d) -> f.Results:
@@ -117,15 +102,15 @@ _SIZES = {"InputChannel": 2, "OutputChannel": 3, "KernelH": 3, "KernelW": 2, "St
 define(
     "var_conv_2d",
     VarConv2d,
-    var_conv_shape,
+    Sized(
+        "X floats [N 1], W [OutputChannel InputChannel*KernelH*KernelW] -> Out [rows 1], Col [windows 1]",
+        in_sequences("X", "ROW", "COLUMN"),
+        _count_rows,
+    ),
     reads_values=lambda attrs: ("Out@LOD",),
     lod=level_from("lod_of_images", "Out", X="X@LOD", Y="ROW@LOD", Z="COLUMN@LOD"),
     formula=var_conv_2d,
     samples=(sample(_IMAGES, **_SIZES),),
-    refuses=(
-        sample({**_IMAGES, "W": normal(3, 6)}, **_SIZES),
-        sample({**_IMAGES, "ROW@LOD": [offsets(4, 3)]}, **_SIZES),
-        sample({**_IMAGES, "X": normal(22, 2)}, **_SIZES),
-    ),
+    refuses=(sample({**_IMAGES, "ROW@LOD": [offsets(4, 3)]}, **_SIZES),),
     slope=slope("x row column w d_out x_lod row_lod column_lod out_lod", "d_x d_w"),
 )

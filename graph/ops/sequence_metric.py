@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -12,8 +12,9 @@ from ...strategies.types import INTEGERS, VarType
 from .lod import Lods, no_sequences
 from .operands import Input, Offsets, Operands, Output, named
 from .registry import Inference, Spec, Specs, define
-from .rules import is_column, merge_dims, of_shape
+from .rules import is_column, merge_dims, of_shape, same_shape
 from .samples import integers, lengths, normal, offsets, sample
+from .shapes import Sized
 
 SCHEMES = {"plain": 1, "IOB": 2, "IOE": 2, "IOBES": 4}  # tags of a chunk type
 
@@ -181,25 +182,15 @@ class ChunkEval(Operands):
     num_label_chunks: Output
     num_correct_chunks: Output
     num_chunk_types: int = 1
-    chunk_scheme: str = "IOB"
+    chunk_scheme: Literal["plain", "IOB", "IOE", "IOBES"] = "IOB"
     excluded_chunk_types: Sequence[int] = []
 
 
-def chunk_shape(op: Inference) -> Mapping[str, Specs]:
-    """Precision, recall and F1, float32 [1]; counts, int64 [1]."""
-    scheme = op.attr("chunk_scheme")
-    op.require(
-        scheme in SCHEMES, f"chunk_scheme must be one of {', '.join(SCHEMES)}, got {scheme!r}"
-    )
+def _check_chunks(op: Inference) -> None:
     sequences, others = (_labels(op, slot, "SeqLength") for slot in ("Inference", "Label"))
     alike = merge_dims(sequences, others) is not None
     op.require(alike, f"Inference has {sequences} sequences, Label {others}")
-    shapes = op.shape("Inference"), op.shape("Label")
-    fits = all(n == m or min(n, m) < 0 for n, m in zip(*shapes, strict=False))
-    op.require(fits and len(shapes[0]) == len(shapes[1]), "Inference and Label must have one shape")
-    ratio, count = Spec((1,), VarType.FP32), Spec((1,), VarType.INT64)
-    counts = ("NumInferChunks", "NumLabelChunks", "NumCorrectChunks")
-    return {"Precision": ratio, "Recall": ratio, "F1-Score": ratio, **dict.fromkeys(counts, count)}
+    same_shape(op, "Inference", "Label")
 
 
 def _tags(scheme: str, types: int = 2) -> dict[str, Any]:
@@ -211,7 +202,12 @@ def _tags(scheme: str, types: int = 2) -> dict[str, Any]:
 define(
     "chunk_eval",
     ChunkEval,
-    chunk_shape,
+    Sized(
+        "Inference, Label "
+        "-> Precision float32 [1], Recall float32 [1], F1-Score float32 [1], "
+        "NumInferChunks int64 [1], NumLabelChunks int64 [1], NumCorrectChunks int64 [1]",
+        _check_chunks,
+    ),
     lod=no_sequences,
     samples=(
         *(sample(_tags(scheme), num_chunk_types=2, chunk_scheme=scheme) for scheme in SCHEMES),
@@ -226,7 +222,6 @@ define(
         ),
     ),
     refuses=(
-        sample(_tags("IOB"), num_chunk_types=2, chunk_scheme="BIO"),
         sample({"Inference": integers(4, 1, high=3), "Label": integers(4, 1, high=3)}),
         sample({**_tags("IOB"), "Label@LOD": [offsets(7, 5)]}, num_chunk_types=2),
     ),

@@ -7,13 +7,15 @@ it is that attribute; ``sequences(X)`` is the number of X's sequences. An operan
 shape. Behind a slot stands what its elements are: ``floats``, ``integers``, a type, or those of another slot
 (``as X``); of a result also an attribute that names a type, or ``statistic`` (see :func:`statistic`). Sizes of
 results may be quotients, ``C/groups``, which are refused unless they are whole. Results are as the first
-operand unless told; one without brackets is of one shape, too, with that which it is ``as``.
+operand unless told; one without brackets is of one shape, too, with that which it is ``as``. Of what is ``as``
+an operand that is left out there is no result.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...strategies.types import VarType, to_var_type
@@ -24,6 +26,7 @@ from .rules import (
     hold_integers,
     known_operands,
     match,
+    normal_axis,
     one_dtype,
     one_level,
     product,
@@ -69,11 +72,19 @@ class Sized:
         }
         self._counted = re.findall(r"sequences\((\w+)\)", line)
         self._checks = checks
+        # input slots whose elements tell sizes
+        self.counted_from = [
+            slot.name
+            for check in checks
+            if isinstance(check, counted)
+            for slot in check.record.declared().read(check.reads)
+        ]
 
     def __call__(self, op: Inference) -> Mapping[str, Specs]:
         """Return the specs of the results."""
+        named = {operand.slot for operand in self.operands}
         for slot in op.op.input_slots:
-            if slot.name in self.forms and not slot.optional:
+            if slot.name in named and not slot.optional:
                 op.spec(slot.name)
         for operand in self.operands:
             _check_type(op, operand)
@@ -82,7 +93,8 @@ class Sized:
         sizes = match(op, numbers, **self.forms)
         for check in self._checks:
             sizes |= check(op) or {}
-        return {result.slot: self._result(op, result, sizes) for result in self.results}
+        there = (result for result in self.results if not result.like or op.has(result.like))
+        return {result.slot: self._result(op, result, sizes) for result in there}
 
     def _result(self, op: Inference, result: Clause, sizes: Mapping[str, int]) -> Spec:
         like = result.like or (self.operands[0].slot if self.operands else "")
@@ -133,14 +145,38 @@ def in_sequences(*slots: str) -> Check:
     return check
 
 
-def counted(record: type[Operands], sizes: Callable[[Any], Sizes], reads: str = "") -> Check:
-    """Return the check that tells sizes by a function of operands that are known before a step begins.
+def one_element(*slots: str) -> Check:
+    """Return the check that inputs, of those in use, have one element."""
+
+    def check(op: Inference) -> None:
+        for slot in filter(op.has, slots):
+            op.require(product(op.shape(slot)) in (1, -1), f"{slot} must have one element")
+
+    return check
+
+
+def names_dimensions(attr: str, slot: str = "X") -> Check:
+    """Return the check that an attribute numbers a dimension of an operand, or several."""
+
+    def check(op: Inference) -> None:
+        axes = op.attr(attr)
+        for axis in axes if isinstance(axes, Sequence) else [axes]:
+            normal_axis(op, axis, len(op.shape(slot)))
+
+    return check
+
+
+@dataclass(frozen=True)
+class counted:
+    """The check that tells sizes by a function of operands that are known before a step begins.
 
     They are unknown until then; ``reads``: see :func:`known_operands`.
     """
 
-    def check(op: Inference) -> Sizes:
-        operands = known_operands(op, record, reads)
-        return {} if operands is None else dict(sizes(operands))
+    record: type[Operands]
+    sizes: Callable[[Any], Sizes]
+    reads: str = ""
 
-    return check
+    def __call__(self, op: Inference) -> Sizes:
+        operands = known_operands(op, self.record, self.reads)
+        return {} if operands is None else dict(self.sizes(operands))

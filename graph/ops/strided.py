@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from .lod import no_sequences
 from .operands import Input, Inputs, Operands, Output, Unary
 from .registry import Grad, Inference, Specs, define, slope
-from .rules import as_many, normal_axis, of_shape, same
+from .rules import as_many, of_shape
 from .samples import normal, sample
+from .shapes import Sized, names_dimensions
 
 _BOUNDS = ("Starts", "Ends", "Strides")
 _NUMBERS = {
@@ -90,13 +91,6 @@ define(
 )
 
 
-def reverse_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X, whose dimensions ``axis`` names."""
-    for axis in op.attr("axis"):
-        normal_axis(op, axis, len(op.shape("X")))
-    return same()(op)
-
-
 class Reverse(Unary):
     axis: Sequence[int] = []
 
@@ -104,7 +98,7 @@ class Reverse(Unary):
 define(
     "reverse",
     Reverse,
-    reverse_shape,
+    Sized("X -> Out", names_dimensions("axis")),
     lod=no_sequences,
     grad=Grad("reverse", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}),
     samples=(sample({"X": normal(3, 4)}, axis=[0]), sample({"X": normal(2, 3, 4)}, axis=[-1, 0])),

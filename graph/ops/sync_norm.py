@@ -15,11 +15,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...strategies.types import VarType
 from . import formula as f
 from .norm import STATISTICS, batch_norm_shape, by_channel, normed_batch
 from .operands import Array, Input, Operands, Output
-from .registry import OPS, Inference, Spec, Specs, define, register
+from .registry import OPS, Inference, Specs, define, register
 from .samples import normal, sample, uniform
 from .shapes import Sized
 
@@ -28,32 +27,21 @@ GRAD_PARTIAL, GRAD_APPLY = "batch_norm_grad_partial", "batch_norm_grad_apply"
 SYNC, SYNC_GRAD = "sync_batch_norm", "sync_batch_norm_grad"
 
 
-def _channels(op: Inference) -> int:
+def _channels(op: Inference) -> dict[str, int]:
     shape = op.shape("X")
     op.require(2 <= len(shape) <= 5, f"X must have 2 to 5 dimensions, has {len(shape)}")
     count = shape[-1] if op.attr("data_layout") == "NHWC" else shape[1]
     op.require(count > 0, "the number of channels must be known")
-    return count
-
-
-def partial_shape(op: Inference) -> Mapping[str, Specs]:
-    """One count, and two sums per channel."""
-    return {"Stats": Spec((2 * _channels(op) + 1,), VarType.FP64)}
+    return {"C": count}
 
 
 def apply_shape(op: Inference) -> Mapping[str, Specs]:
     """Like batch_norm."""
-    length = 2 * _channels(op) + 1
+    length = 2 * _channels(op)["C"] + 1
     op.require(op.shape("Stats") == (length,), f"Stats must have {length} elements")
     specs = dict(batch_norm_shape(op))
     del specs["ReserveSpace"]
     return specs
-
-
-def grad_partial_shape(op: Inference) -> Mapping[str, Specs]:
-    """Two sums per channel, twice."""
-    sums = Spec((2 * _channels(op),), VarType.FP64)
-    return {"Local": sums, "Total": sums}
 
 
 _OF_ALL_ROWS = {
@@ -82,7 +70,7 @@ def _partial(a: BatchNormPartial) -> f.Results:
 define(
     PARTIAL,
     BatchNormPartial,
-    partial_shape,
+    Sized("X -> Stats float64 [2*C+1]", _channels),
     formula=_partial,
     samples=(
         sample({"X": normal(4, 3, 2, 2)}),
@@ -160,7 +148,7 @@ def _grad_partial(a: BatchNormGradPartial) -> f.Results:
 define(
     GRAD_PARTIAL,
     BatchNormGradPartial,
-    grad_partial_shape,
+    Sized("X -> Local float64 [2*C], Total float64 [2*C]", _channels),
     formula=_grad_partial,
     samples=(
         sample({"X": normal(4, 3, 2, 2), **_PER_CHANNEL, "Y@GRAD": normal(4, 3, 2, 2)}),

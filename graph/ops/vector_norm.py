@@ -22,9 +22,10 @@ from .operands import (
     named,
 )
 from .reduction import Reduce, ReduceGradOfOut, reduce_shape
-from .registry import Inference, Op, Spec, Specs, define, slope
+from .registry import Inference, Op, Specs, define, slope
 from .rules import merge_dims, normal_axis, of_shape, product
 from .samples import normal, sample
+from .shapes import Sized
 
 
 def norm_shape(op: Inference) -> Mapping[str, Specs]:
@@ -64,27 +65,12 @@ define(
 )
 
 
-def cos_sim_shape(op: Inference) -> Mapping[str, Specs]:
-    """One number for each row; Y has as many rows as X, or one."""
-    x, y = op.spec("X"), op.spec("Y")
-    op.require(len(x.shape) >= 2, f"X must have 2 dimensions or more, has {len(x.shape)}")
-    op.require(x.dtype == y.dtype, "X and Y must have one dtype")
-    check_rows(op, x, y)
-    return {
-        "Out": of_shape((x.shape[0], 1), x),
-        "XNorm": of_shape((x.shape[0], 1), x),
-        "YNorm": of_shape((y.shape[0], 1), x),
-    }
-
-
-def check_rows(op: Inference, x: Spec, y: Spec) -> None:
-    """Refuse a Y that has neither X's shape nor one such row."""
-    fits = len(x.shape) == len(y.shape) and all(
-        merge_dims(n, m) is not None for n, m in zip(x.shape[1:], y.shape[1:], strict=True)
-    )
-    op.require(fits, "X and Y must have the same sizes, but for the number of rows")
-    fits = y.shape[0] == 1 or merge_dims(x.shape[0], y.shape[0]) is not None
-    op.require(fits, "Y must have as many rows as X, or one")
+def _check_rows(op: Inference) -> dict[str, int]:
+    """Refuse a Y that has neither X's shape nor one such row; return the width of X's rows."""
+    (n, *width), (m, *_) = op.shape("X"), op.shape("Y")
+    op.require(len(width) > 0, "X must have 2 dimensions or more, has 1")
+    op.require(m == 1 or merge_dims(n, m) is not None, "Y must have as many rows as X, or one")
+    return {"width": product(tuple(width))}
 
 
 class CosSim(Binary):
@@ -112,7 +98,7 @@ def cos_sim(a: CosSim) -> f.Results:
 define(
     "cos_sim",
     CosSim,
-    cos_sim_shape,
+    Sized("X [N ...], Y as X [M ...] -> Out [N 1], XNorm [N 1], YNorm [M 1]", _check_rows),
     formula=cos_sim,
     samples=(
         sample({"X": normal(3, 4), "Y": normal(3, 4)}),
@@ -120,7 +106,6 @@ define(
     ),
     refuses=(
         sample({"X": normal(3, 4), "Y": normal(2, 4)}),
-        sample({"X": normal(3, 4), "Y": normal(3, 5)}),
         sample({"X": normal(4), "Y": normal(4)}),
     ),
     slope=slope("x y x_norm y_norm out d_out", "d_x d_y"),
@@ -239,15 +224,10 @@ define(
 )
 
 
-def one_number(op: Inference) -> Mapping[str, Specs]:
-    """Out has one element."""
-    return {"Out": of_shape((1,), op.spec("X"))}
-
-
 define(
     "l1_norm",
     Unary,
-    one_number,
+    Sized("X -> Out [1]"),
     formula=lambda a: {"out": f.absolute(a.x).sum().reshape(1)},
     samples=(sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
     slope=Op("l1_norm_grad", SlopeOfX),
@@ -306,18 +286,6 @@ define(
 )
 
 
-def squared_l2_distance_shape(op: Inference) -> Mapping[str, Specs]:
-    """One number for each row; Y has as many rows as X, or one."""
-    x, y = op.spec("X"), op.spec("Y")
-    op.require(len(x.shape) >= 2, f"X must have 2 dimensions or more, has {len(x.shape)}")
-    check_rows(op, x, y)
-    width = product(x.shape[1:])
-    return {
-        "Out": of_shape((x.shape[0], 1), x),
-        "sub_result": of_shape((x.shape[0], width), x),
-    }
-
-
 class SquaredL2Distance(Binary):
     sub_result: Output = named("sub_result")
 
@@ -331,7 +299,7 @@ def squared_l2_distance(a: SquaredL2Distance) -> f.Results:
 define(
     "squared_l2_distance",
     SquaredL2Distance,
-    squared_l2_distance_shape,
+    Sized("X [N ...], Y [M ...] -> Out [N 1], sub_result [N width]", _check_rows),
     formula=squared_l2_distance,
     samples=(
         sample({"X": normal(3, 4), "Y": normal(3, 4)}),

@@ -8,10 +8,11 @@ from typing import Any
 
 from .lod import no_sequences
 from .operands import Operands, Slot, Unary, record, record_of, slope_record
-from .registry import Inference, Op, Spec, Specs, define, differentiable
+from .registry import Inference, Op, Specs, define, differentiable
 from .rules import grads_like, normal_axis, of_shape, product, sizes_read
 from .samples import lengths, normal, sample
 from .second_order import copied
+from .shapes import Sized
 
 Shape = tuple[int, ...]
 # What gives the same elements another shape, in both forms
@@ -20,9 +21,8 @@ VIEWS = tuple(
 )
 
 
-def _like_x_shape(op: Inference) -> Mapping[str, Specs]:
-    """XShape is the forward input's shape with a 0 in front; X@GRAD has that shape."""
-    return {"X@GRAD": Spec(op.shape("XShape")[1:], op.spec("Out@GRAD").dtype)}
+# XShape is the forward input's shape with a 0 in front
+_OF_X_SHAPE = Sized("Out@GRAD, XShape [0 ...] -> X@GRAD [...]")
 
 
 def _define_views(
@@ -60,7 +60,7 @@ def _define_views(
     second = record(f"{name}2", slots.inputs, (*slots.outputs, x_shape), attrs)
     for form, rule, own, grad_rule, grad_slots in (
         (name, first_rule, first, grads_like("X"), (reads, writes)),
-        (f"{name}2", second_rule, second, _like_x_shape, ("x_shape d_out", "d_x")),
+        (f"{name}2", second_rule, second, _OF_X_SHAPE, ("x_shape d_out", "d_x")),
     ):
         grad_record = slope_record(own.declared(), *grad_slots)
         read = {slot.name for slot in grad_record.declared().inputs}

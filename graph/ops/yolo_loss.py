@@ -6,14 +6,14 @@ this map, C classes, H x W cells, B boxes of an image.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from ...strategies.types import VarType
 from .lod import no_sequences
 from .operands import Input, Operands, Output, Positive, named
-from .registry import Inference, Op, Spec, Specs, define
-from .rules import hold_floats, hold_integers, match, of_shape
+from .registry import Inference, Op, define
+from .rules import match
 from .samples import integers, normal, sample, table, uniform
+from .shapes import Sized
 
 
 class YoloAttributes(Operands):
@@ -43,21 +43,14 @@ class YoloLossGrad(YoloLoss, reads="* objectness_mask gt_match_mask"):
     d_x: Output
 
 
-def yolo_loss_shape(op: Inference) -> Mapping[str, Specs]:
-    """[N], and masks [N, M, H, W] and [N, B]."""
-    x, anchors, mask = op.spec("X"), op.attr("anchors"), op.attr("anchor_mask")
-    hold_floats(op, "X", "GTBox")
-    hold_integers(op, "GTLabel")
+def _check_anchors(op: Inference) -> dict[str, int]:
+    """Refuse anchors that do not fit the channels; return how many a cell has."""
+    anchors, mask = op.attr("anchors"), op.attr("anchor_mask")
     op.require(len(anchors) > 0 and len(anchors) % 2 == 0, "anchors must be pairs")
     inside = len(mask) > 0 and all(0 <= k < len(anchors) // 2 for k in mask)
     op.require(inside, f"anchor_mask {list(mask)} must name some of {len(anchors) // 2} anchors")
-    maps = ("N", len(mask) * (5 + op.attr("class_num")), "side", "side")
-    sizes = match(op, X=maps, GTBox="N B 4", GTLabel="N B", GTScore="N B")
-    return {
-        "Loss": of_shape((sizes["N"],), x),
-        "ObjectnessMask": of_shape((sizes["N"], len(mask), sizes["side"], sizes["side"]), x),
-        "GTMatchMask": Spec((sizes["N"], sizes["B"]), VarType.INT32),
-    }
+    match(op, X=("N", len(mask) * (5 + op.attr("class_num")), "side", "side"))
+    return {"anchors": len(mask)}
 
 
 _BOXES = table(
@@ -73,7 +66,11 @@ _MAP = {**_ANCHORS, "anchor_mask": [0, 2]}
 define(
     "yolov3_loss",
     YoloLoss,
-    yolo_loss_shape,
+    Sized(
+        "X floats [N C side side], GTBox as X [N B 4], GTLabel integers [N B], GTScore [N B] "
+        "-> Loss [N], ObjectnessMask [N anchors side side], GTMatchMask int32 [N B]",
+        _check_anchors,
+    ),
     lod=no_sequences,
     samples=(
         sample(_YOLO, **_MAP),
@@ -83,7 +80,6 @@ define(
     refuses=(
         sample(_YOLO, **_ANCHORS, anchor_mask=[1]),
         sample(_YOLO, **_ANCHORS, anchor_mask=[1, 3]),
-        sample({**_YOLO, "GTLabel": integers(2, 2, high=2)}, **_MAP),
     ),
     slope=Op("yolov3_loss_grad", YoloLossGrad),
 )

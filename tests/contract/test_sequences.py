@@ -426,7 +426,7 @@ REFUSED: dict[str, tuple[Build, dict[str, Any], type[Exception], str]] = {
         lambda said, meant: layers.chunk_eval(said, meant, "BIO", 1)[0],
         {"said": WORDS, "meant": WORDS},
         EnforceNotMet,
-        "chunk_scheme must be one of plain, IOB, IOE, IOBES, got 'BIO'",
+        "chunk_scheme must be 'plain', 'IOB', 'IOE' or 'IOBES', got 'BIO'",
     ),
     "images of several sizes": (
         lambda x, sizes: layers.im2sequence(x, input_image_size=sizes),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 import pytest
 
 from rowlock.graph.ops.operands import Input, Operands, Output, Positive, limit_of
 from rowlock.graph.ops.registry import Inference, Op, Spec
-from rowlock.graph.ops.shapes import Sized
+from rowlock.graph.ops.shapes import Sized, counted, names_dimensions, one_element
 from rowlock.strategies.errors import ShapeError
 from rowlock.strategies.types import VarType
 
@@ -46,6 +47,8 @@ def floats(*shape: int) -> Spec:
         ("X [N ...] -> Out [1 ... N]", (5, 2, 3), None, floats(1, 2, 3, 5)),
         ("X [N D], Y [count*D+1 K] -> Out [K]", (3, 4), (9, 7), floats(7)),
         ("X [N D] -> Out [count*N N+D]", (3, -1), None, floats(6, -1)),
+        ("X [N 2*D], Y [D] -> Out [D]", (3, 8), (4,), floats(4)),
+        ("X [N 2*D], Y [2*D] -> Out [2*D]", (3, -1), (4,), floats(4)),
         ("X floats [N] -> Out int64 [N]", (3,), None, Spec((3,), VarType.INT64)),
         ("X [N] -> Out dtype [count]", (3,), None, Spec((2,), VarType.INT32)),
     ],
@@ -65,7 +68,19 @@ def test_results_have_the_sizes_of_the_line(
         ("X [N D], Y [4*D] -> Out [N]", floats(3, 4), floats(8), r"Y must be \[4\*D\]"),
         ("X [N 1] -> Out [N]", floats(3, 4), None, r"X must have one number in a row: \[N, 1\]"),
         ("X [N 3] -> Out [N]", floats(3, 4), None, r"X must be \[N, 3\], where N = 3"),
+        (
+            "X [N C H] -> Out [N]",
+            floats(3, 4),
+            None,
+            r"X must be \[N, C, H\], .*, C = 4: 3 dimensions",
+        ),
         ("X [...], Y [...] -> Out as X", floats(3, 4), floats(3), r"Y must be \[3, 4\]"),
+        (
+            "X [N 2*D], Y [D] -> Out [D]",
+            floats(3, 7),
+            floats(4),
+            r"X must be \[N, 2\*D\], where N = 3, 2\*D = 8",
+        ),
         ("X integers [N D] -> Out [N]", floats(3, 4), None, "X must hold integers"),
         ("X bool [N D] -> Out [N]", floats(3, 4), None, "X must hold bool"),
         (
@@ -82,9 +97,42 @@ def test_operands_that_do_not_fit_are_told_what_the_line_says(
         infer(line, **operands)
 
 
-def test_an_operand_that_must_be_there_is_named() -> None:
+@pytest.mark.parametrize("line", ["X [N D], Y [D] -> Out [N]", "X, Y [D] -> Out as Y"])
+def test_an_operand_that_must_be_there_is_named(line: str) -> None:
     with pytest.raises(ShapeError, match="the input 'X' is missing"):
-        infer("X [N D], Y [D] -> Out [N]", Y=floats(4))
+        infer(line, Y=floats(4))
+
+
+def test_a_result_that_is_as_an_operand_is_left_out_with_it() -> None:
+    op = Op("example", Example, Sized("X, Y -> Out as Y"))
+    assert op.infer(Inference(op, {"X": [floats(3)]}, op.attrs)) == {}
+
+
+def test_an_attribute_names_dimensions_of_an_operand() -> None:
+    op = Op("example", Example, Sized("X -> Out", names_dimensions("axes")))
+    for axes in (0, -2, [1, -1]):
+        op.infer(Inference(op, {"X": [floats(3, 4)]}, {**op.attrs, "axes": axes}))
+    for axes in (2, [0, -3]):
+        with pytest.raises(ShapeError, match="is outside the 2 dimensions"):
+            op.infer(Inference(op, {"X": [floats(3, 4)]}, {**op.attrs, "axes": axes}))
+
+
+def test_an_operand_may_have_to_be_one_element() -> None:
+    op = Op("example", Example, Sized("X, Y -> Out", one_element("X", "Y")))
+    for shape in ((), (1,), (1, 1), (-1,)):
+        op.infer(Inference(op, {"X": [floats(*shape)]}, op.attrs))
+    with pytest.raises(ShapeError, match="Y must have one element"):
+        op.infer(Inference(op, {"X": [floats(1)], "Y": [floats(2)]}, op.attrs))
+
+
+def test_what_sizes_are_counted_from_is_read_before_a_step() -> None:
+    count = counted(Example, lambda a: {"K": a.x.size}, "x")
+    op = Op("example", Example, Sized("X [N], Y [N] -> Out [K]", count))
+    assert op.values_read(op.attrs, ("X", "Y")) == ["X"]
+    read = {"X": [floats(3)], "Y": [floats(3)]}
+    assert op.infer(Inference(op, read, op.attrs)) == {"Out": [floats(-1)]}
+    known = Inference(op, read, op.attrs, values={"X": [np.zeros(3)]}.__getitem__)
+    assert op.infer(known) == {"Out": [floats(3)]}
 
 
 @pytest.mark.parametrize(

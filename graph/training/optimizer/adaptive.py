@@ -18,13 +18,6 @@ class NAdam(Method):
     """
 
     type = "nadam"
-    slots: Mapping[str, str] = {
-        "momentum_decay_pow": "MomentumDecayPow",
-        "beta2_pow": "Beta2Pow",
-        "mu_product": "MuProduct",
-        "moment1": "Moment1",
-        "moment2": "Moment2",
-    }
     starts: Mapping[str, float] = {"momentum_decay_pow": 1.0, "beta2_pow": 1.0, "mu_product": 1.0}
 
     def __init__(
@@ -53,13 +46,6 @@ class RAdam(Method):
     """
 
     type = "radam"
-    slots: Mapping[str, str] = {
-        "beta1_pow": "Beta1Pow",
-        "beta2_pow": "Beta2Pow",
-        "rho": "Rho",
-        "moment1": "Moment1",
-        "moment2": "Moment2",
-    }
     starts: Mapping[str, float] = {"beta1_pow": 1.0, "beta2_pow": 1.0, "rho": 1.0}
 
     def __init__(
@@ -91,7 +77,7 @@ class Rprop(Method):
 
     type = "rprop"
     has_master = True
-    slots: Mapping[str, str] = {"prevs": "Prev", "learning_rates": "LearningRates"}
+    named: Mapping[str, str] = {"Prev": "prevs"}
     uses_rate = False
 
     def __init__(
@@ -132,7 +118,6 @@ class ASGD(Method):
 
     type = "asgd"
     has_master = True
-    slots: Mapping[str, str] = {"d": "D", "y": "Y"}
 
     def __init__(
         self,

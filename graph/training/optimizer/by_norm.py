@@ -22,7 +22,6 @@ class LarsMomentumOptimizer(Method):
     """
 
     type = "lars_momentum"
-    slots: Mapping[str, str] = {"velocity": "Velocity"}
 
     def __init__(
         self,

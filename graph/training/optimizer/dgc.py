@@ -43,7 +43,7 @@ class DGCMomentumOptimizer(MomentumOptimizer):
         InvalidValue: a number that cannot work.
     """
 
-    slots: Mapping[str, str] = {"_dgc_u_": "Velocity"}
+    named: Mapping[str, str] = {"Velocity": "_dgc_u_"}
 
     def __init__(
         self,

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ....strategies.errors import InvalidArgument, InvalidValue
+from ...ops.operands import parameter_name
+from ...ops.registry import OPS
 from ...program.block import Block
 from ...program.operator import Operator
 from ...program.scopes import name_scope
@@ -25,22 +27,31 @@ def require_numbers(optimizer: str, **arguments: Any) -> None:
 
 
 class Method(Optimizer):
-    """An optimizer whose op reads and writes accumulators: ``slots`` maps accumulator to slot."""
+    """An optimizer whose op reads and writes accumulators: those of its operands that it updates in place."""
 
-    slots: Mapping[str, str] = {}
+    # slot -> its accumulator, if not named after it; these come first
+    named: Mapping[str, str] = {}
     powers: Mapping[str, str] = {}  # accumulators of one element, which begin as their beta
     starts: Mapping[str, float] = {}  # accumulator -> its first value, if not 0
-    outputs: Mapping[str, str] = {}  # accumulator -> output slot, if not its slot and Out
     writes_powers = True
     uses_rate = True
     _attrs: Mapping[str, Any] = {}  # of the op
+
+    @property
+    def _slots(self) -> dict[str, tuple[str, str]]:
+        """The slots that read and write each accumulator."""
+        written = {slot: out for out, slot in OPS[self.type].in_place.items()}
+        others = ("Param", "MasterParam", *self.powers.values())
+        slots = [slot for slot in dict.fromkeys((*self.named, *written)) if slot not in others]
+        names = (self.named.get(slot, parameter_name(slot)) for slot in slots)
+        return {name: (slot, written[slot]) for name, slot in zip(names, slots, strict=True)}
 
     def _attrs_of(self, parameter: Parameter) -> Mapping[str, Any]:
         """Return the attributes of one parameter's update."""
         return self._attrs
 
     def _create_state(self, parameter: Parameter) -> None:
-        for name in self.slots:
+        for name in self._slots:
             self._add_state(name, parameter, fill=self.starts.get(name, 0.0))
         for name in self.powers:
             beta = self._attrs[name.removesuffix("_pow_acc")]
@@ -51,10 +62,11 @@ class Method(Optimizer):
         outputs: dict[str, Any] = {"ParamOut": parameter}
         if self.uses_rate:
             inputs["LearningRate"] = self._rate_of(parameter)
-        for name, slot in {**self.slots, **self.powers}.items():
+        powers = {name: (slot, f"{slot}Out") for name, slot in self.powers.items()}
+        for name, (slot, out) in {**self._slots, **powers}.items():
             inputs[slot] = self._state(name, parameter)
-            if name in self.slots or self.writes_powers:
-                outputs[self.outputs.get(name, f"{slot}Out")] = self._state(name, parameter)
+            if name not in powers or self.writes_powers:
+                outputs[out] = self._state(name, parameter)
         attrs = self._attrs_of(parameter)
         master = self._masters.get(parameter.name)
         if master is not None:
@@ -77,7 +89,6 @@ class MomentumOptimizer(Method):
 
     type = "momentum"
     has_master = True
-    slots: Mapping[str, str] = {"velocity": "Velocity"}
 
     def __init__(
         self,
@@ -99,7 +110,6 @@ class AdamOptimizer(Method):
 
     type = "adam"
     has_master = skips = True
-    slots: Mapping[str, str] = {"moment1": "Moment1", "moment2": "Moment2"}
     powers: Mapping[str, str] = {"beta1_pow_acc": "Beta1Pow", "beta2_pow_acc": "Beta2Pow"}
 
     def __init__(
@@ -125,14 +135,13 @@ class AdamOptimizer(Method):
 
     def _take_largest(self) -> None:
         """Divide by the largest second moment so far."""
-        self.type, self.slots = "amsgrad", {**self.slots, "moment2_max": "Moment2Max"}
+        self.type = "amsgrad"
 
 
 class AdamaxOptimizer(Method):
     """Adam with the infinity norm."""
 
     type = "adamax"
-    slots: Mapping[str, str] = {"moment": "Moment", "inf_norm": "InfNorm"}
     powers: Mapping[str, str] = {"beta1_pow_acc": "Beta1Pow"}
     writes_powers = False
 
@@ -163,7 +172,6 @@ class AdagradOptimizer(Method):
     """m += g^2; p -= lr g / (sqrt(m) + epsilon)."""
 
     type = "adagrad"
-    slots: Mapping[str, str] = {"moment": "Moment"}
 
     def __init__(
         self,
@@ -184,7 +192,6 @@ class DecayedAdagradOptimizer(Method):
     """m = decay m + (1 - decay) g^2; p -= lr g / (sqrt(m) + epsilon)."""
 
     type = "decayed_adagrad"
-    slots: Mapping[str, str] = {"moment": "Moment"}
 
     def __init__(
         self,
@@ -204,9 +211,9 @@ class AdadeltaOptimizer(Method):
     """Adadelta. The learning rate is accepted and unused, as in Paddle."""
 
     type = "adadelta"
-    slots: Mapping[str, str] = {
-        "_avg_squared_grad": "AvgSquaredGrad",
-        "_avg_squared_update": "AvgSquaredUpdate",
+    named: Mapping[str, str] = {
+        "AvgSquaredGrad": "_avg_squared_grad",
+        "AvgSquaredUpdate": "_avg_squared_update",
     }
     uses_rate = False
 
@@ -231,11 +238,7 @@ class RMSPropOptimizer(Method):
     """
 
     type = "rmsprop"
-    slots: Mapping[str, str] = {
-        "momentum": "Moment",
-        "mean_square": "MeanSquare",
-        "mean_grad": "MeanGrad",
-    }
+    named: Mapping[str, str] = {"Moment": "momentum"}
 
     def __init__(
         self,
@@ -262,8 +265,7 @@ class FtrlOptimizer(Method):
     """
 
     type = "ftrl"
-    slots: Mapping[str, str] = {"squared": "SquaredAccumulator", "linear": "LinearAccumulator"}
-    outputs: Mapping[str, str] = {"squared": "SquaredAccumOut", "linear": "LinearAccumOut"}
+    named: Mapping[str, str] = {"SquaredAccumulator": "squared", "LinearAccumulator": "linear"}
 
     def __init__(
         self,
