@@ -184,11 +184,26 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("a simulated GPU needs g++ on this host")
 
 
+_shared_ray: list[bool] = []  # not empty once a test asked for it
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ray_of_a_module() -> Iterator[None]:
+    """End a Ray that gangs of a module started: others would join it, and it has the GPUs of that moment."""
+    yield
+    ray = sys.modules.get("ray")
+    if not _shared_ray and ray is not None and ray.is_initialized():
+        rowlock.shutdown()
+
+
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[None]:
     """A local Ray that gangs join."""
     ray = pytest.importorskip("ray")
+    if ray.is_initialized():
+        rowlock.shutdown()  # gangs of the same module started it
     start_ray()
+    _shared_ray.append(True)
     yield
     rowlock.shutdown()
     # A driver that leaves calls Ray's server, which once never answered: without the server the call ends.

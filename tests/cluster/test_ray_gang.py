@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import glob
 import os
 import signal
@@ -76,13 +77,10 @@ def running(pid: int) -> bool:
     return False
 
 
-def descriptors() -> int:
-    """How many sockets this process has open."""
-    count = 0
-    for number in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            count += os.readlink(f"/proc/self/fd/{number}").startswith("socket:")
-    return count
+def open_sockets() -> set[socket.socket]:
+    """Return the sockets that Python code of this process has open; those of Ray's C++ core come and go."""
+    sockets = [each for each in gc.get_objects() if issubclass(type(each), socket.socket)]
+    return {each for each in sockets if each.fileno() >= 0}
 
 
 def blas_threads() -> int:
@@ -92,18 +90,18 @@ def blas_threads() -> int:
 
 
 def test_closing_leaves_nothing(launch: Launch) -> None:
-    launch(2).close()  # what Ray opens once is open now
-    opened = descriptors()
+    before = open_sockets()
     gang = launch(2)
     gang.all(Drop(0))
+    assert len(open_sockets() - before) == 4, "each replica has one for steps, one for heartbeats"
     pids = processes(gang)
     assert len(set(pids)) == 2 and os.getpid() not in pids
     reservation = delivery(gang)._members[0].reservation.id.hex()
     gang.close()
+    assert not open_sockets() - before
     gang.close()
     assert eventually(lambda: not any(map(running, pids)))
     assert segments_end()
-    assert eventually(lambda: descriptors() <= opened)
     table = ray.util.placement_group_table()[reservation]
     assert table["state"] == "REMOVED"
     with pytest.raises(InvalidState, match="run the startup program, or load them"):
@@ -396,12 +394,12 @@ def test_many_kills_in_a_row_leave_nothing(launch: Launch) -> None:
 
     for _ in range(5):
         kill_one()
-    before = descriptors(), resident(os.getpid()), resident(survivor)
+    before = len(open_sockets()), resident(os.getpid()), resident(survivor)
     for _ in range(kills):
         kill_one()
     assert processes(gang)[0] == survivor
     assert model.weights()[0].tobytes() == model.weights()[1].tobytes()
-    assert eventually(lambda: descriptors() <= before[0] + 2)
+    assert eventually(lambda: len(open_sockets()) <= before[0])
     assert resident(os.getpid()) < before[1] + grown
     assert resident(survivor) < before[2] + grown
     assert eventually(lambda: own() == 3), "two, and a spare"

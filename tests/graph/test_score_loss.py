@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rowlock
 import rowlock.fluid as fluid
 from rowlock import static
 from rowlock.graph.ir.graph import Graph
@@ -46,7 +47,7 @@ def step(
     main, startup, loss, optimizer = program(level, **more)
     exe, scope = fluid.Executor(place), fluid.Scope()
     feed = {"x": fed, "label": np.array([[0], [1]])}
-    with fluid.scope_guard(scope):
+    with fluid.scope_guard(scope), rowlock.cluster(launcher="threads"):
         exe.run(startup)
         if level == "O2":
             optimizer.amp_init(place)

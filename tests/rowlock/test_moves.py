@@ -125,7 +125,7 @@ Refused = Callable[[Any, Any], Any]
         (lambda x, k: L.crop_tensor(x, [1, 2], [-1, 0]), ValueError, r"offsets\[0\] must be 0 or"),
         (lambda x, k: L.flip(x, 2), ValueError, "axis 2 is outside"),
         (lambda x, k: L.roll(x, [1, 2], [0]), ValueError, "2 shifts do not fit 1"),
-        (lambda x, k: L.space_to_depth(x, 2), ValueError, "4 dimensions"),
+        (lambda x, k: L.space_to_depth(x, 2), ValueError, r"X must be \[N, C, H, W\]"),
         (lambda x, k: L.shuffle_channel(x, 1.5), TypeError, "group must be an int"),
         (lambda x, k: L.temporal_shift(x, 2, 1), TypeError, "shift_ratio must be a float"),
         (lambda x, k: L.unfold(x, 2, paddings=[1, 1, 1]), ValueError, "1, 2 or 4 numbers"),

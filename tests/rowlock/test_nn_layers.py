@@ -254,6 +254,7 @@ def test_mistakes_say_what_to_do(programs: Any) -> None:
         nn.MultiHeadAttention(4, 2)(x, cache=())
 
 
+@pytest.mark.usefixtures("ray_cluster")
 @pytest.mark.parametrize("name", ["Classifier", "Encoder"])
 def test_networks_train_on_two_places_and_their_state_travels(name: str, tmp_path: Path) -> None:
     sums = []
@@ -285,6 +286,7 @@ def test_networks_train_on_two_places_and_their_state_travels(name: str, tmp_pat
         np.testing.assert_allclose(sums[0], sums[1], rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.usefixtures("ray_cluster")
 @pytest.mark.parametrize("converted", [True, False])
 def test_statistics_meet_where_a_layer_says_so(programs: Any, converted: bool) -> None:
     """Two places with SyncBatchNorm train as one with BatchNorm; a test takes the running statistics."""

@@ -61,6 +61,7 @@ def test_a_weight_begins_as_it_was_and_is_trained_by_length_and_direction(dim: A
     assert not np.allclose(value(layer.weight_g), g)
 
 
+@pytest.mark.usefixtures("ray_cluster")
 def test_steps_on_two_places_are_those_on_one() -> None:
     losses = []
     for places in (1, 2):
