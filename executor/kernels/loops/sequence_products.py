@@ -8,6 +8,7 @@ Legend: E, D numbers of a row; T = dim_t; P pixels of all results of a convoluti
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,7 +55,7 @@ def _pairs(a: Any, results: int) -> list[_Pair] | None:
     heights, lengths, counts = (np.diff(e) for e in ends)
     if (counts != a.dim_t * heights * lengths).any():
         return None
-    spans = ([slice(*pair) for pair in zip(e[:-1], e[1:], strict=True)] for e in ends)
+    spans = ([slice(*pair) for pair in pairwise(e)] for e in ends)
     shapes = ((a.dim_t, int(h), int(n)) for h, n in zip(heights, lengths, strict=True))
     return [_Pair(*row) for row in zip(*spans, shapes, strict=True)]
 
@@ -87,8 +88,7 @@ def match_matrix_tensor(dev: Device, a: MatchMatrixTensor) -> list[Step]:
 
 @kernel("match_matrix_tensor_grad", on=("numba",), takes=_TYPES)
 def match_matrix_tensor_grad(dev: Device, a: Any) -> list[Step]:
-    operands = a.x, a.y, a.w, a.tmp, a.d_out
-    if None in map(type, operands) or not readable(*operands, a.d_x, a.d_y, a.d_w):
+    if not readable(a.x, a.y, a.w, a.tmp, a.d_out, a.d_x, a.d_y, a.d_w):
         return by_arrays("match_matrix_tensor_grad", dev, a)
     sizes = len(a.x), a.dim_t, a.y.shape[1]
     tmp_NTE, d_tmp_NTE = a.tmp.reshape(sizes), dev.scratch(sizes, np.float32)
@@ -186,7 +186,7 @@ def _fit(a: Any, results: int) -> bool:
 def _images(a: Any, out: Array) -> Iterator[tuple[slice, Array]]:
     """Give the pixels of each image, and its numbers among the results: [channels, pixels]."""
     ends = a.out_lod[-1].tolist()
-    for begin, end in zip(ends, ends[1:], strict=False):
+    for begin, end in pairwise(ends):
         pixels = slice(begin // a.OutputChannel, end // a.OutputChannel)
         yield pixels, out[begin:end].reshape(a.OutputChannel, pixels.stop - pixels.start)
 
