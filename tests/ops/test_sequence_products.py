@@ -142,10 +142,10 @@ def test_what_does_not_belong_together_is_left_to_the_formula(
 ) -> None:
     shapes = {"Out": inputs["Out@GRAD"].shape, **side}
     slopes = {f"{slot}@GRAD": inputs[slot].shape for slot in ("X", "W")}
-    kept = {slot: np.ones(shape, "f4") for slot, shape in side.items()}
+    residues = {slot: np.ones(shape, "f4") for slot, shape in side.items()}
     for slot in slots:
         bad = {**inputs, f"{slot}@LOD": inputs[f"{slot}@LOD"] + [0, 1, 0]}
-        back = {**backwards(bad), **kept}
+        back = {**backwards(bad), **residues}
         assert_alike(op, forwards(bad), shapes, attrs)
         assert_alike(f"{op}_grad", back, slopes, attrs)
 
