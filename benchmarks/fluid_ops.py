@@ -9,6 +9,7 @@ runs this, too.
 """
 
 import argparse
+import importlib
 import json
 import subprocess
 import sys
@@ -96,8 +97,10 @@ CASES = {
         {"x": normal(2, 392, 50, 50), "r": cut(boxes(128, 800.0), 2)},
         ["x"],
     ),
-    "deformable_conv": Case(
-        lambda L, fluid, v: L.deformable_conv(v["x"], v["o"], v["m"], 32, 3, padding=1),
+    "deformable_conv": Case(  # image by image: of more than there are, Paddle computes none
+        lambda L, fluid, v: L.deformable_conv(
+            v["x"], v["o"], v["m"], 32, 3, padding=1, im2col_step=1
+        ),
         _MASKED,
         list(_MASKED),
     ),
@@ -288,7 +291,7 @@ def median(fluid, case):
 
 def serve(package):
     """Answer each name of a case with its median, or what it raised: a line of JSON each."""
-    fluid = __import__(package + ".fluid", fromlist=["fluid"])
+    fluid = importlib.import_module(package + ".fluid")
     for line in sys.stdin:
         try:
             answer = median(fluid, CASES[line.strip()])
