@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -408,6 +409,9 @@ class _Program:
             self._aim(root, out)
         self.schedule = schedule = self._schedule([root for root, _ in roots])
         checks = [term for term in schedule.order if term.fn == "checked"]
+        # A result may lie where an operand does that another result is a copy of.
+        early = [self._copies_early(term, out) for term, out in self.copies]
+        self._copy(early)
         for part, ends in zip(schedule.parts, schedule.ends, strict=True):
             for term in checks:  # what may be wrong is looked at before others are computed
                 if _source(term) in self.values or _source(term) not in schedule.stored:
@@ -423,8 +427,16 @@ class _Program:
                 if term not in self.targets and term not in schedule.lent:
                     array = self.values[term]
                     self.spare.setdefault((array.shape, array.dtype), []).append(array)
-        for term, out in self.copies:
-            self.steps += means.copy(dev, out, self._array(term))
+        self._copy([not first for first in early])
+
+    def _copy(self, which: Sequence[bool]) -> None:
+        """Copy what results are views of, or such as are computed nowhere."""
+        for term, out in compress(self.copies, which):
+            self.steps += self.means.copy(self.dev, out, self._array(term))
+
+    def _copies_early(self, term: Term, out: Any) -> bool:
+        """Tell whether a result is an operand's copy, in memory that no operand has."""
+        return _source(term).fn == "arg" and not self._has_operand(out)
 
     def _schedule(self, roots: Sequence[Term]) -> _Schedule:
         """Return the schedule, which an earlier program of the same terms may have made."""
@@ -465,9 +477,12 @@ class _Program:
 
     def _vacant(self, out: Any) -> Any:
         """Return the memory of a result, unless an operand may lie there."""
+        return out if out.flags.c_contiguous and not self._has_operand(out) else None
+
+    def _has_operand(self, out: Any) -> bool:
+        """Tell whether an operand that is read lies where a result does."""
         read = (self.arrays[term.options] for term in self.schedule.order if term.fn == "arg")
-        taken = any(self.dev.xp.may_share_memory(out, array) for array in read)
-        return out if out.flags.c_contiguous and not taken else None
+        return any(self.dev.xp.may_share_memory(out, array) for array in read)
 
     def _array(self, term: Term) -> Any:
         """Return a term that lies in memory, or a view of it."""

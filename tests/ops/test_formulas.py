@@ -186,3 +186,15 @@ def test_what_one_term_reads_is_not_stored_beside_it() -> None:
     dev = Device()
     bind("batch_norm_grad", inputs, outputs, OPS["batch_norm_grad"].attrs, dev)
     assert dev.scratch_bytes < 3.2 * x.nbytes  # and two of a loop
+
+
+@pytest.mark.parametrize("means", MEANS)
+def test_an_operand_is_copied_before_a_result_takes_its_place(means: Means) -> None:
+    """The sum over one row is that row, and what is computed of it may lie in its memory."""
+    row = RNG.standard_normal((1, 4)).astype("float32")
+    x, total = row.copy(), np.empty(4, "float32")
+    term: Any = Term("arg", (), x.shape, x.dtype, "x")
+    for step in bind_terms(Device(), "op", [(term * 2, x), (term.sum(0), total)], {"x": x}, means):
+        step()
+    np.testing.assert_array_equal(total, row[0])
+    np.testing.assert_array_equal(x, 2 * row)
