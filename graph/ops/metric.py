@@ -97,8 +97,8 @@ define(
 
 def _check_totals(op: Inference) -> None:
     counts = Spec((op.attr("num_classes"),), VarType.INT32)
-    one = Spec((1,), VarType.FP32)
-    for slot, expected in (("InWrongs", counts), ("InCorrects", counts), ("InMeanIou", one)):
+    share = Spec((1,), VarType.FP32)
+    for slot, expected in (("InWrongs", counts), ("InCorrects", counts), ("InMeanIou", share)):
         op.require(all(s == expected for s in op.specs(slot)), f"{slot} must be {expected}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -216,14 +217,14 @@ class Categorical(Distribution):
         return layers.reduce_sum(exp(logs) * logs, -1) * -1.0
 
 
-class _Counted(Distribution):
+class _Counted(Distribution, ABC):
     """A distribution of counts, whose entropy is summed up over those that are likely."""
 
     _has_slopes = False
 
+    @abstractmethod
     def _likely(self) -> Variable:
         """Return the counts [N] that matter."""
-        raise NotImplementedError
 
     def _expected(self, value_of: Any) -> Variable:
         """Return the mean of what a function makes of log p and of the counts [N, 1, ...]."""

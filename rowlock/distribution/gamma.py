@@ -14,6 +14,7 @@ from ..graph.layers import tensors
 from ..graph.layers.unary import digamma, lgamma, log, log1p, rsqrt, square
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
+from ..strategies.errors import InvalidValue
 from .base import Distribution, ExponentialFamily, register_kl
 from .located import SMALLEST
 from .parameters import NOT_NEGATIVE, POSITIVE, Parameter, aligned
@@ -64,6 +65,10 @@ class Dirichlet(ExponentialFamily):
     _has_slopes = False
 
     def __init__(self, concentration: Any) -> None:
+        if isinstance(concentration, int | float):
+            raise InvalidValue(
+                f"Dirichlet: concentration must have a number for each share, got {concentration}."
+            )
         super().__init__(concentration)
         self.batch_shape, self.event_shape = self.batch_shape[:-1], self.batch_shape[-1:]
 

@@ -169,6 +169,7 @@ def test_entropy_and_divergence_of_an_exponential_family_follow_from_its_normali
         (lambda d: d.Gamma(0.0, 1.0), "Gamma: concentration must be above 0, got 0.0"),
         (lambda d: d.Chi2(-1.0), "Chi2: df must be above 0"),
         (lambda d: d.Dirichlet([1.0, -1.0]), "Dirichlet: concentration must be above 0"),
+        (lambda d: d.Dirichlet(1.0), "must have a number for each share, got 1.0"),
         (lambda d: d.Binomial(2.5, 0.5), "Binomial: total_count must be whole numbers from 0"),
         (lambda d: d.Multinomial(0, [0.5, 0.5]), "Multinomial: total_count must be a whole number"),
         (lambda d: d.Poisson(-2.0), "Poisson: rate must be 0 or above"),

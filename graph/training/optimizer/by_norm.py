@@ -45,12 +45,12 @@ class LarsMomentumOptimizer(Method):
         if not any(word in parameter.name for word in self._excluded):
             return super()._append_update(block, parameter, grad)
         helper, velocity = LayerHelper(self.type), self._state("velocity", parameter)
-        step, one = (helper.new(grad.dtype, stop_gradient=True) for _ in range(2))
+        step, unit = (helper.new(grad.dtype, stop_gradient=True) for _ in range(2))
         factors = {"X": grad, "Y": self._rate_of(parameter)}
         block.append_op("elementwise_mul", factors, {"Out": step}, {"axis": -1})
-        fill = {"shape": [1], "value": 1.0, "dtype": one.dtype}
-        block.append_op("fill_constant", {}, {"Out": one}, fill)
-        inputs = {"Param": parameter, "Grad": step, "Velocity": velocity, "LearningRate": one}
+        fill = {"shape": [1], "value": 1.0, "dtype": unit.dtype}
+        block.append_op("fill_constant", {}, {"Out": unit}, fill)
+        inputs = {"Param": parameter, "Grad": step, "Velocity": velocity, "LearningRate": unit}
         outputs = {"ParamOut": parameter, "VelocityOut": velocity}
         return block.append_op("momentum", inputs, outputs, {"mu": self._attrs["mu"]})
 
