@@ -15,13 +15,14 @@ import pytest
 
 from rowlock import fluid
 from rowlock.executor.rpc.messages import Message, Push, Together
-from rowlock.executor.servers.local import LocalWire
+from rowlock.executor.servers.local import LocalWire, service_at
+from rowlock.executor.servers.server import ParameterServer
 
 from .nets import batches, plain_sgd, regression, shared_out
 from .roles import Roles, alone, endpoints, persistables, run_roles, threads, transpiled
 
 Net = partial(regression, plain_sgd)
-STEPS, BROKEN = 4, 2
+STEPS, BROKEN, WAIT_S = 4, 2, 10.0
 
 
 class Killed(Exception):
@@ -39,11 +40,22 @@ class CutWire(LocalWire):
         parts = message.messages if isinstance(message, Together) else (message,)
         broken = any(isinstance(part, Push) and part.number == BROKEN for part in parts)
         if broken and endpoint not in self._reached:
+            for other in self._reached:
+                await_gradients(other)
             raise self._how
         answer = super().call(endpoint, message, within)
         if broken:
             raise self._how
         return answer
+
+
+def await_gradients(endpoint: str) -> None:
+    """Wait until a server has the gradients of step ``BROKEN``: another thread delivers them."""
+    server = service_at(endpoint)
+    assert isinstance(server, ParameterServer)
+    state, steps = server.state, server.steps
+    with state.changed:
+        assert state.changed.wait_for(lambda: steps.begins_at(state.by_id[1]) >= BROKEN, WAIT_S)
 
 
 def train_on(
