@@ -28,7 +28,7 @@ from .scalar_source import Writer
 Outputs = Sequence[tuple[Expr, Any]]
 _CHUNK = 1024  # elements that are summed in float32 before the sum is added up in float64
 _SOURCES_KEPT = 4096
-_sources: BoundedDict[tuple[Any, ...], tuple[str, Any]]  # and the table of constants
+_sources: BoundedDict[tuple[Any, ...], tuple[str, list[int]]]  # and the words of constants
 _sources = BoundedDict(_SOURCES_KEPT)
 _KINDS = {np.dtype(np.float32): "f32", np.dtype(np.bool_): "u8", np.dtype(np.int32): "i32",
           np.dtype(np.int64): "i64", BFLOAT16: "u16"}  # fmt: skip
@@ -87,10 +87,19 @@ def bind_loops(
         words += loop.words
         operands += [m.array for m in loop.memories]
     for source, (loop, words, operands) in forms.items():
-        table = loop.constants
-        head = [len(words) // len(loop.words), address(table)]
-        calls.append(native.launch(source, [*head, *words], table, *operands))
+        head = [len(words) // len(loop.words), *loop.constants]
+        calls.append(native.launch(source, [*head, *words], *operands))
     return calls
+
+
+def _word(number: float) -> tuple[int, str]:
+    """Return a constant as a word, and the source that reads it from one.
+
+    A whole number is an integer there: a number of elements is an affine function of sizes.
+    """
+    if number.is_integer() and 0 < abs(number) < 1 << 53:
+        return int(number), "np.float32({})"
+    return int(np.float32(number).view(np.int32)), "unbits(np.int32({}))"
 
 
 def _bounds(memory: _Memory) -> tuple[int, int]:
@@ -122,8 +131,7 @@ class _Loop:
         self._summed = [_repeats(self.memories[k].strides, shape) for k in self._write]
         self.sizes = [*shape] if self._plain else self._collapse(shape)
         self._separate()
-        self.constants: np.ndarray
-        self.source = self._source([expression for expression, _ in outputs])
+        self.source, self.constants = self._source([expression for expression, _ in outputs])
         self.words = [m.address for m in self.memories]
         self.words += [*self.sizes, *(s for m in self.memories for s in m.strides)]
 
@@ -170,21 +178,22 @@ class _Loop:
             )
             memory.scope = min((self.memories[j].scope for j in overlap), default=k)
 
-    def _source(self, expressions: list[Expr]) -> str:
-        """Return the source; loops that differ in addresses, sizes and wider strides alone have one."""
+    def _source(self, expressions: list[Expr]) -> tuple[str, list[int]]:
+        """Return the source, and the words of the constants that it reads.
+
+        Loops that differ in addresses, sizes and wider strides alone have one source.
+        """
         memories = tuple((m.array.dtype, min(m.strides[-1], 2), m.scope) for m in self.memories)
         what = tuple(expression.form for expression in expressions)
         where = (*self._read.items(), *self._write, *self._summed)
         key = (what, where, len(self.sizes), memories, self._join)
         entry = _sources.get(key)
         if entry is None:
-            text, constants = self._text(expressions)
-            entry = _sources[key] = text, np.array(constants, np.float32)
-        source, self.constants = entry
-        return source
+            entry = _sources[key] = self._text(expressions)
+        return entry
 
-    def _text(self, expressions: list[Expr]) -> tuple[str, list[float]]:
-        """Return the source and the constants that it reads."""
+    def _text(self, expressions: list[Expr]) -> tuple[str, list[int]]:
+        """Return the source and the words of the constants that it reads."""
         inner, depth = len(self.sizes) - 1, len(self.sizes)
         names = {name: f"v{k}" for name, k in self._read.items()}
         writer = Writer(names)
@@ -200,12 +209,13 @@ class _Loop:
             body.append(
                 f"part{j} = {self._part(j, result)}" if j in totals else self._store(j, k, result)
             )
-        lines = [*self._head(len(writer.constants)), *self._outer(inner)]
+        constants = [_word(number) for number in writer.constants]
+        lines = [*self._head([source for _, source in constants]), *self._outer(inner)]
         pad = "    " * (depth + 1)
         lines += [pad + self._load(k, inner) for k in steady]
         lines += [pad + line for line in self._inner(inner, body, totals)]
         text = definitions("\n".join(body)) + "\n" + "\n".join(lines) + "\n"
-        return text, writer.constants
+        return text, [word for word, _ in constants]
 
     def _part(self, j: int, result: str) -> str:
         """Return a part of a row's result with one more element; a sum's may be those of several lanes."""
@@ -216,12 +226,12 @@ class _Loop:
         """Tell whether a result is summed along the innermost dimension."""
         return self._summed[j] and not self.memories[k].strides[-1]
 
-    def _head(self, constants: int) -> list[str]:
+    def _head(self, constants: Sequence[str]) -> list[str]:
         memories, depth = self.memories, len(self.sizes)
-        step = len(memories) + depth + len(memories) * depth
-        lines = ["def run(words):", "    constants = f32(words[1])"]
-        lines += [f"    c{i} = constants[{i}]" for i in range(constants)]
-        lines += ["    for entry in range(words[0]):", f"        w = 2 + entry * {step}"]
+        step, first = len(memories) + depth + len(memories) * depth, 1 + len(constants)
+        lines = ["def run(words):"]
+        lines += [f"    c{i} = {c.format(f'words[{1 + i}]')}" for i, c in enumerate(constants)]
+        lines += ["    for entry in range(words[0]):", f"        w = {first} + entry * {step}"]
         for k, memory in enumerate(memories):
             lines.append(f"        m{k} = {_KINDS[memory.array.dtype]}(words[w + {k}])")
         lines += [f"        n{d} = words[w + {len(memories) + d}]" for d in range(depth)]

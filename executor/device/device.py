@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from types import ModuleType
 from typing import Any, TypeVar, cast
 
@@ -146,6 +147,16 @@ class Device:
         block = self._take(max(nbytes, 1)) if self.memory is None else self._cut(nbytes)
         return block[:nbytes].view(dtype).reshape(shape)
 
+    def scratch_in_one(self, dtype: Any, *shapes: tuple[int, ...]) -> list[Any]:
+        """Return uninitialised arrays without gaps: where they begin is an affine function of their sizes."""
+        ends = list(accumulate(map(math.prod, shapes)))
+        block = self.scratch((ends[-1],), dtype)
+        begins = (0, *ends)
+        return [
+            block[begin:end].reshape(shape)
+            for begin, end, shape in zip(begins, ends, shapes, strict=False)
+        ]
+
     def rebound(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what ``make`` binds to the scratch that it takes, as an earlier plan did on the same memory.
 
@@ -154,7 +165,7 @@ class Device:
         """
         if not isinstance(self.memory, Memory):
             return make()
-        region, begin = self.memory.scratch(self.lane), self._region_bytes
+        region, begin = self.memory.scratch(self.lane), aligned(self._region_bytes)
         bound = cast(T | None, region.bound.get((key, begin)))
         if bound is not None:
             self._cut(bound.scratch)
@@ -302,7 +313,8 @@ class Device:
     def _cut(self, nbytes: int) -> Any:
         """Take bytes from the lane's region, behind those that the instruction being bound has."""
         assert self.memory is not None
-        at, self._region_bytes = self._region_bytes, self._region_bytes + aligned(nbytes)
+        at = aligned(self._region_bytes)
+        self._region_bytes = at + nbytes
         self.region_bytes = max(self.region_bytes, self._region_bytes)
         region = self.memory.scratch(self.lane, self._region_bytes)
         self._most[id(region)] = max(self._most.get(id(region), 0), self._region_bytes)

@@ -32,7 +32,7 @@ from rowlock.graph.passes.target import Target
 from rowlock.strategies.errors import ExecutionError
 
 L = fluid.layers
-STEPS = 40
+STEPS = 60
 
 
 def point(*numbers: int) -> np.ndarray:
@@ -194,8 +194,13 @@ def texts(words: Any, label: Any) -> Any:
     return L.fc(L.dropout(L.concat(pools, 1), 0.1), 3)
 
 
-def losses(model: Callable[[Any, Any], Any], places: int = 1) -> list[list[float]]:
-    """Return the losses of steps on sentences of ever other lengths, some of one word, or of one sentence."""
+def losses(
+    model: Callable[[Any, Any], Any], places: int = 1, sentences: int | None = None
+) -> list[list[float]]:
+    """Return the losses of steps on sentences of ever other lengths, some of one word, or of one sentence.
+
+    ``sentences``: how many there are in each step (None: ever others).
+    """
     main, startup, rng = fluid.Program(), fluid.Program(), np.random.RandomState(3)
     main.random_seed = startup.random_seed = 5
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
@@ -212,8 +217,10 @@ def losses(model: Callable[[Any, Any], Any], places: int = 1) -> list[list[float
     with fluid.scope_guard(fluid.Scope()):
         exe.run(startup)
         for k in range(STEPS):
-            lengths = rng.randint(1, 9, places if k % 10 == 9 else rng.randint(3, 7)).tolist()
-            lengths = lengths if k else [9] * 7  # all that follow fit into memory
+            few = places if k % 10 == 9 else rng.randint(3, 7)
+            lengths = rng.randint(1, 9, sentences or few).tolist()
+            if not k:  # all that follow fit into memory
+                lengths = [9] * (sentences or 7)
             ids = rng.randint(0, 50, (sum(lengths), 1)).astype("int64")
             feed = {
                 "words": fluid.create_lod_tensor(ids, [lengths], fluid.CPUPlace()),
@@ -357,3 +364,24 @@ def test_numbers_and_calls_are_those_of_plans_that_are_bound(
     monkeypatch.setattr(Resizer, "_instance", checked)
     losses(model)
     assert len(compared) >= STEPS // 4
+
+
+def recommender(words: Any, label: Any) -> Any:
+    """Return scores by a GRU of which no row fills a line of memory, and rows of a table."""
+    vectors = L.embedding(words, (50, 5), is_sparse=True)
+    states = L.dynamic_gru(L.fc(vectors, 30), 10)
+    return L.fc(L.sequence_last_step(states), 3)
+
+
+def test_a_new_length_binds_nothing_where_all_numbers_follow_from_sizes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    templates, plan = set[PlanTemplate](), PlanTemplate.plan
+
+    def noted(self: PlanTemplate, *args: Any, **others: Any) -> SizedPlan:
+        templates.add(self)
+        return plan(self, *args, **others)
+
+    monkeypatch.setattr(PlanTemplate, "plan", noted)
+    losses(recommender, sentences=8)
+    assert templates and not any(template.apart for template in templates)

@@ -91,10 +91,9 @@ def _backward(dev: Device, a: GruGrad, factors: Factors) -> Step:
     xp, rows, width = dev.xp, len(a.input), a.weight.shape[0]
     count = a.input_lod[-1].shape[0] - 1
     steps_of = by_offsets(dev, "gru", "Input", a.input_lod[-1], rows, a.is_reverse)
-    like = partial(dev.scratch, dtype=a.input.dtype)
     pair, last = _factors(dev, a, count, factors, turned=True)
-    d_gates, into = like((rows, 3 * width)), like((rows, width))
-    carried, work = (like((count, width)) for _ in range(2))
+    shapes = (count, width), (count, width), (rows, width), (rows, 3 * width)
+    carried, work, into, d_gates = dev.scratch_in_one(a.input.dtype, *shapes)
 
     def run() -> None:
         steps = steps_of()

@@ -73,7 +73,7 @@ def checked_rows(op: str, index: Array, rows: int, of: str = "rows") -> Step:
 def taken(dev: Device, source: Array, rows: Array, out: Array) -> Step:
     """Return the call that copies ``rows`` (checked) of ``source``; NumPy is faster if told not to check."""
     mode = {"mode": "clip"} if dev.name == "numpy" else {}
-    return lambda: dev.xp.take(source, rows, axis=0, out=out, **mode)
+    return partial(dev.xp.take, source, rows, axis=0, out=out, **mode)
 
 
 @kernel("gather", low=True)

@@ -172,12 +172,13 @@ def _backward(
     steps_of = by_offsets(dev, op, "Input", a.input_lod[-1], rows, a.is_reverse)
     cells = means.cells(dev, a)
     width, count = cells.width, a.input_lod[-1].shape[0] - 1
-    like = partial(dev.scratch, dtype=a.input.dtype)
-    d_gates, cell = like((rows, 4 * width)), like((rows, width))
-    d_last, d_cell = like((count, fed_back.shape[1])), like((count, width))
-    into = like((rows, fed_back.shape[1])) if d_result is not None else None
-    d_cells = like((rows, width)) if a.d_cell is not None else None
-    by_time = like(fed_back.shape)
+    like_cell, like_result = (rows, width), fed_back.shape
+    d_gates, cell, d_last, d_cell, by_time, into, d_cells = dev.scratch_in_one(
+        a.input.dtype,
+        *((rows, 4 * width), like_cell, (count, like_result[1]), (count, width), like_result),
+        like_result if d_result is not None else (0,),
+        like_cell if a.d_cell is not None else (0,),
+    )
 
     def run() -> None:
         steps = steps_of()
@@ -186,7 +187,7 @@ def _backward(
         gather(xp, a.cell, steps.rows, cell)
         gather(xp, fed_back, steps.rows, by_time)
         for source, target in ((d_result, into), (a.d_cell, d_cells)):
-            if source is not None and target is not None:
+            if source is not None:
                 gather(xp, source, steps.rows, target)
         c0 = None if a.c0 is None else a.c0[steps.order]
         d_last.fill(0)
@@ -194,9 +195,9 @@ def _backward(
         for step in reversed(range(len(steps.spans))):
             begin, end = steps.spans[step]
             n, span = end - begin, slice(begin, end)
-            if into is not None:
+            if d_result is not None:
                 xp.add(d_last[:n], into[span], d_last[:n])
-            if d_cells is not None:
+            if a.d_cell is not None:
                 xp.add(d_cell[:n], d_cells[span], d_cell[:n])
             before = c0 if step == 0 else cell[steps.spans[step - 1][0] :]
             now = None if before is None else before[:n]
