@@ -78,6 +78,7 @@ class CompiledVariant:
         self.gathered = [node.inputs["Counted"] for node in gathers]
         self.batch = [i for i, v in enumerate(fed) if v.varies and sequence_of(v.name) is None]
         self._checked: BoundedDict[tuple[Any, ...], None] = BoundedDict(SHAPES_KEPT)
+        self._counted: BoundedDict[tuple[Any, ...], list[int]] = BoundedDict(SHAPES_KEPT)
 
     def check(self, portions: Sequence[FeedShard], counts: Sequence[np.ndarray] = ()) -> None:
         """Infer all shapes from the feeds, once per combination, and refuse feeds for which that fails."""
@@ -119,14 +120,18 @@ class CompiledVariant:
         """
         if not self.gathered:
             return []
-        counts = np.zeros((len(self.gathered), places), np.int64)
+        counts, none = np.zeros((2, len(self.gathered), places), np.int64)
         for place, portion in enumerate(portions):
-            arrays = [*portion.complete().values(), np.zeros_like(counts)]
-            if portion.has_samples:
+            if not portion.has_samples:
+                continue
+            arrays = [*portion.complete().values(), none]
+            key = self.shapes.key(arrays)
+            own = self._counted.get(key)
+            if own is None:
                 specs = self._inferred(arrays, portion, portions)
-                counts[:, first + place] = [
-                    sum(prod(specs[i].shape) for i in counted) for counted in self.gathered
-                ]
+                own = [sum(prod(specs[i].shape) for i in each) for each in self.gathered]
+                self._counted[key] = own
+            counts[:, first + place] = own
         counts[:, :first] = counts[:, first + len(portions) :] = counts[:, first : first + 1]
         return [counts]
 

@@ -451,8 +451,8 @@ def _cut_lod(lod: LoD, begin: int, end: int) -> tuple[slice, LoD]:
     levels = []
     for level in lod:
         offsets = level[begin : end + 1]
-        levels.append(tuple(offset - offsets[0] for offset in offsets))
         begin, end = offsets[0], offsets[-1]
+        levels.append(tuple([offset - begin for offset in offsets]) if begin else offsets)
     return slice(begin, end), tuple(levels)
 
 
