@@ -75,7 +75,7 @@ class CompiledVariant:
         gathers = [node for node in program.nodes if node.op == GATHER_ROWS]
         gathers.sort(key=lambda node: node.attrs["number"])
         # By collective: the positions of values that have as many elements as a place brings rows.
-        self.gathered = [node.inputs["Counted"] for node in gathers]
+        self.gathered = [tuple(node.inputs["Counted"]) for node in gathers]
         self.batch = [i for i, v in enumerate(fed) if v.varies and sequence_of(v.name) is None]
         self._checked: BoundedDict[tuple[Any, ...], None] = BoundedDict(SHAPES_KEPT)
         self._counted: BoundedDict[tuple[Any, ...], list[int]] = BoundedDict(SHAPES_KEPT)
@@ -128,8 +128,14 @@ class CompiledVariant:
             key = self.shapes.key(arrays)
             own = self._counted.get(key)
             if own is None:
-                specs = self._inferred(arrays, portion, portions)
-                own = [sum(prod(specs[i].shape) for i in each) for each in self.gathered]
+                fed, state = list(map(spec_of, arrays)), self._values.spec
+                own = [
+                    sum(
+                        prod(spec.shape)
+                        for spec in self.shapes.infer_some(each, fed, state, arrays)
+                    )
+                    for each in self.gathered
+                ]
                 self._counted[key] = own
             counts[:, first + place] = own
         counts[:, :first] = counts[:, first + len(portions) :] = counts[:, first : first + 1]

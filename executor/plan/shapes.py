@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from itertools import count
@@ -136,7 +136,9 @@ class Shapes:
         rules = [self._rule(k, node) for k, node in enumerate(program.nodes)]
         by_sizes = {rule.sizes: rule for rule in rules if rule.sizes is not None}
         self._taking = [by_sizes[number] for number in range(len(self._takes))]
-        self._first = _before_elements(rules)
+        self._rules = rules
+        self._leading = dict[tuple[int, ...], list[_Rule]]()  # by what they lead to
+        self._first = _leading_to(rules)
         first = set(map(id, self._first))
         self._rest = [rule for rule in rules if id(rule) not in first]
         by_elements = (i for rule in rules if rule.by_elements for i in rule.writes)
@@ -183,13 +185,34 @@ class Shapes:
         """Infer what depends on elements, and what that needs; takes what :meth:`infer` does."""
         if not self._first and not self._taking:
             return Inferred(states, feeds, None, {}, [])
-        elements = {self._program.feeds[k]: arrays[k] for k in self.known.feeds}
-        sizes: list[tuple[int, ...] | None] = [None] * len(self._takes)
-        inferred = Inferred(states, feeds, self._specs_of(states, feeds), elements, sizes)
+        inferred = self._fed(feeds, states, arrays)
         self._apply(self._first, inferred)
         for rule in self._taking:
             self._taken(rule, inferred)
         return inferred
+
+    def infer_some(
+        self,
+        positions: tuple[int, ...],
+        feeds: Sequence[Spec],
+        state: Callable[[str], Spec | None],
+        arrays: Sequence[np.ndarray],
+    ) -> list[Spec]:
+        """Return the exact specs of some values, by rules that lead to them alone (see :meth:`infer`)."""
+        if positions not in self._leading:
+            self._leading[positions] = _leading_to(self._rules, positions)
+        inferred = self._fed(feeds, self.states(state), arrays)
+        self._apply(self._leading[positions], inferred)
+        specs = inferred.specs or ()
+        return [specs[i] or self._declared[i] for i in positions]
+
+    def _fed(
+        self, feeds: Sequence[Spec], states: StateSpecs, arrays: Sequence[np.ndarray]
+    ) -> Inferred:
+        """Return what is known before any rule is applied."""
+        elements = {self._program.feeds[k]: arrays[k] for k in self.known.feeds}
+        sizes: list[tuple[int, ...] | None] = [None] * len(self._takes)
+        return Inferred(states, feeds, self._specs_of(states, feeds), elements, sizes)
 
     def _specs_of(self, states: StateSpecs, feeds: Sequence[Spec]) -> list[Spec | None]:
         specs = states.specs.copy()
@@ -399,11 +422,12 @@ def _shaped(spec: Spec | None) -> np.ndarray:
     return np.broadcast_to(np.zeros((), to_numpy(spec.dtype)), spec.shape)
 
 
-def _before_elements(rules: Sequence[_Rule]) -> list[_Rule]:
-    """Return the rules that read elements or lead to them, in order."""
-    needed, positions = list[_Rule](), set[int]()
+def _leading_to(rules: Sequence[_Rule], values: Collection[int] | None = None) -> list[_Rule]:
+    """Return the rules that lead to values (None: those that read elements, or lead to them), in order."""
+    needed, positions = list[_Rule](), set(values or ())
     for rule in reversed(rules):
-        if rule.by_elements or rule.computed or not positions.isdisjoint(rule.writes):
+        reads = values is None and (rule.by_elements or rule.computed)
+        if reads or not positions.isdisjoint(rule.writes):
             needed.append(rule)
             positions.update(i for slot in rule.record.inputs.values() for i in slot)
     return needed[::-1]
