@@ -62,6 +62,7 @@ _RECORD = _Kind(
     lambda known: tuple([(k, tuple(v) if type(v) is list else v) for k, v in vars(known).items()]),
     lambda known, parts: known.replace(**dict(parts)),
 )
+_NAMED = _Kind(type, tuple, lambda known, parts: type(known)(*parts))
 _KINDS = {
     tuple: _Kind(type, lambda known: known, lambda known, parts: parts),
     partial: _Kind(
@@ -89,6 +90,8 @@ def _kind_of(known: Any) -> _Kind | None:
     """Return the kind of an object that has parts; None: it is of no kind that can be made."""
     if isinstance(known, Operands | Fields):
         return _RECORD
+    if isinstance(known, tuple) and hasattr(known, "_fields"):
+        return _NAMED
     if type(known) is FunctionType and _assigns(known.__code__):
         return None
     return _KINDS.get(type(known))

@@ -1,6 +1,7 @@
-"""The arithmetic of gates and of an LSTM's cells, as expressions: kernels of recurrent ops follow from it.
+"""The arithmetic of gates and of the cells of LSTM and GRU, as expressions: recurrent kernels follow from it.
 
-Gates: ``candidate``, ``put`` (input), ``keep`` (forget) and ``out`` (output).
+Gates of an LSTM: ``candidate``, ``put`` (input), ``keep`` (forget) and ``out`` (output). Those of a GRU:
+``update``, ``reset`` and ``candidate``.
 """
 
 from __future__ import annotations
@@ -91,3 +92,69 @@ def lstm_step_back(cells: Cells) -> Results:
         slopes["d_keep"] = d_keep = times_slope(cells.gate, d_cell * before, keep)
         d_before = d_before + d_keep * e.argument("w_keep") if cells.peepholes else d_before
     return {**slopes, "d_cell_out": d_before}
+
+
+class GruCells(NamedTuple):
+    """The kind of a GRU: activations of gates and candidates, and in which of two ways they are mixed."""
+
+    gate: str
+    candidate: str
+    origin: bool
+
+    def mixed(self, before: Expr, candidate: Expr) -> tuple[Expr, Expr]:
+        """Return what the update gate takes, and what it leaves: h' = u first + (1 - u) second."""
+        return (before, candidate) if self.origin else (candidate, before)
+
+
+@lru_cache(1000)
+def gru_gates(cells: GruCells) -> Results:
+    """Return update and reset gate in place of their sums, and what the candidate's weights multiply.
+
+    To the sums are added products of what goes out of the previous step (``before``).
+    """
+    gate = ACTIVATIONS[cells.gate]
+    update, reset = (
+        gate(e.argument(name) + e.argument(f"product_{name}")) for name in ("update", "reset")
+    )
+    after_reset = reset * e.argument("before")
+    return {"update_out": update, "reset_out": reset, "after_reset": after_reset}
+
+
+@lru_cache(1000)
+def gru_step(cells: GruCells) -> Results:
+    """Return the candidate in place of its sum, to which ``product`` is added, and the output (``hidden``)."""
+    candidate = ACTIVATIONS[cells.candidate](e.argument("candidate") + e.argument("product"))
+    first, second = cells.mixed(e.argument("before"), candidate)
+    return {"candidate_out": candidate, "hidden": (first - second) * e.argument("update") + second}
+
+
+@lru_cache(1000)
+def gru_step_back(cells: GruCells) -> Results:
+    """Return the gradients of the sums of update gate and candidate.
+
+    ``d_state`` is that of what the next step read, and becomes that of ``before``, as far as it is mixed in.
+    """
+    update, candidate, before = map(e.argument, ("update", "candidate", "before"))
+    d = e.argument("d_state") + e.argument("d_hidden")
+    first, second = cells.mixed(before, candidate)
+    d_first = d * update
+    d_before, d_candidate = cells.mixed(d_first, d - d_first)
+    return {
+        "d_update": times_slope(cells.gate, (first - second) * d, update),
+        "d_candidate": times_slope(cells.candidate, d_candidate, candidate),
+        "d_state_out": d_before,
+    }
+
+
+@lru_cache(1000)
+def gru_gates_back(cells: GruCells) -> Results:
+    """Return the gradient of the reset gate's sum; to ``d_state`` comes what went through the gate.
+
+    ``d_after_reset`` is the gradient of what the candidate's weights multiply.
+    """
+    reset, d_after_reset = e.argument("reset"), e.argument("d_after_reset")
+    d_reset = times_slope(cells.gate, d_after_reset * e.argument("before"), reset)
+    return {"d_reset": d_reset, "d_state_out": e.argument("d_state") + d_after_reset * reset}
+
+
+GRU_STEPS = (gru_gates, gru_step, gru_step_back, gru_gates_back)

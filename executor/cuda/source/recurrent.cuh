@@ -154,8 +154,8 @@ EVERYWHERE void block_lstm_grad(const T* gates, const T* active, const T* cell, 
 // ---- GRU -------------------------------------------------------------------------------------------------
 // Gates: update, reset, candidate. `gates`, `after_reset` and `by_time` lie by time, `hidden` by row. `pair` are
 // the weights of update and reset, `single` those of the candidate. With update u, candidate c and h from before:
-// (1 - u) h + u c, or u h + (1 - u) c (ORIGIN).
-template <class T, class I, class Gate, class Act, bool ORIGIN>
+// (1 - u) h + u c, or u h + (1 - u) c. `Cells` is generated: what one cell computes.
+template <class T, class I, class Cells>
 EVERYWHERE void block_gru(const T* x, const T* pair, const T* single, const T* bias, const T* h0, const I* ends,
                           const int* order, const int* starts, T* gates, T* after_reset, T* by_time, T* hidden,
                           int rows, int width, int reverse) {
@@ -167,19 +167,17 @@ EVERYWHERE void block_gru(const T* x, const T* pair, const T* single, const T* b
     T* gate = gates + place * 3 * width;
     T* reset_last = after_reset + place * width;
     for (int i = threadIdx.x; i < width; i += blockDim.x) {
-      T sums[2];
+      T sums[2], products[2] = {};
       for (int k = 0; k < 2; k++) sums[k] = from[k * width + i] + (bias ? bias[k * width + i] : (T)0);
-      if (last) add_products(sums, last, pair + i, width, 2 * width, width);
-      const T reset = Gate::of(sums[1]);
-      gate[i] = Gate::of(sums[0]), gate[width + i] = reset;
-      reset_last[i] = last ? reset * last[i] : (T)0;
+      if (last) add_products(products, last, pair + i, width, 2 * width, width);
+      Cells::gates(last ? last[i] : (T)0, products[1], products[0], sums[0], sums[1], reset_last[i]);
+      gate[i] = sums[0], gate[width + i] = sums[1];
     }
     __syncthreads();
     for (int i = threadIdx.x; i < width; i += blockDim.x) {
       const T product = last ? row_times(reset_last, single + i, width, width) : (T)0;
-      const T c = Act::of(from[2 * width + i] + (bias ? bias[2 * width + i] : (T)0) + product);
-      const T h = last ? last[i] : (T)0, u = gate[i];
-      const T out = ORIGIN ? (h - c) * u + c : (c - h) * u + h;
+      T c = from[2 * width + i] + (bias ? bias[2 * width + i] : (T)0), out;
+      Cells::step(last ? last[i] : (T)0, product, gate[i], c, out);
       gate[2 * width + i] = c;
       by_time[place * width + i] = out;
       hidden[row * width + i] = out;
@@ -189,7 +187,7 @@ EVERYWHERE void block_gru(const T* x, const T* pair, const T* single, const T* b
 }
 
 // Back through the steps; `before` and `reset_before` get what the products read, by row.
-template <class T, class I, class Gate, class Act, bool ORIGIN>
+template <class T, class I, class Cells>
 EVERYWHERE void block_gru_grad(const T* gates, const T* after_reset, const T* hidden, const T* pair_turned,
                                const T* single_turned, const T* h0, const T* d_hidden, const I* ends, const int* order,
                                const int* starts, T* d_x, T* d_h0, T* before, T* reset_before, int rows, int width,
@@ -203,20 +201,15 @@ EVERYWHERE void block_gru_grad(const T* gates, const T* after_reset, const T* hi
     const T* gate = gates + place * 3 * width;
     T* to = d_x + row * 3 * width;
     for (int i = threadIdx.x; i < width; i += blockDim.x) {
-      const T u = gate[i], c = gate[2 * width + i], h = last ? last[i] : (T)0;
-      const T d = d_last[i] + d_hidden[row * width + i], d_first = d * u, d_second = d - d_first;
-      to[i] = Gate::grad(u, (ORIGIN ? h - c : c - h) * d);
-      to[2 * width + i] = Act::grad(c, ORIGIN ? d_second : d_first);
-      d_last[i] = ORIGIN ? d_first : d_second;
+      const T h = last ? last[i] : (T)0, d = d_hidden[row * width + i];
+      Cells::step_back(h, gate[2 * width + i], d, gate[i], to[i], to[2 * width + i], d_last[i]);
       before[row * width + i] = h;
       reset_before[row * width + i] = after_reset[place * width + i];
     }
     __syncthreads();
     for (int i = threadIdx.x; i < width; i += blockDim.x) {
-      const T reset = gate[width + i];
       const T d = last ? row_times(to + 2 * width, single_turned + i, width, width) : (T)0;
-      to[width + i] = last ? Gate::grad(reset, d * last[i]) : (T)0;
-      d_last[i] += d * reset;
+      Cells::gates_back(last ? last[i] : (T)0, d, gate[width + i], to[width + i], d_last[i]);
     }
     __syncthreads();
     for (int i = threadIdx.x; last && i < width; i += blockDim.x)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
 from ....graph.ops import expr as e
 from ....graph.ops import gates
+from ....graph.ops.gates import Results
 from ....graph.ops.operands import Array
 from ...codegen.array_schedule import ArraySchedule, schedule
+from ...device.device import Device
+from ...host.numbered import Fields, Rebound
 
 _BY_KEYWORD = ("maximum", "minimum")  # NumPy takes their third argument as another operand
 
@@ -22,6 +25,68 @@ def run(xp: Any, order: ArraySchedule, arrays: Mapping[str, Any]) -> None:
             getattr(xp, fn)(*values, out=arrays[out])
         else:
             getattr(xp, fn)(*values, arrays[out])
+
+
+StepOf = Callable[[Any], Results]  # a kind of cells -> what a step, or a part of one, computes
+
+
+class Layout(Rebound):
+    """Where operands and results stand, by name: an array, and which of the blocks of columns in it.
+
+    ``blocks`` are the names of an array's blocks, in order; what has none is an array. That which is a ``row``
+    is the same for all sequences.
+    """
+
+    def __init__(self, row: str = "", **blocks: str) -> None:
+        self._blocks = {
+            name: (array, k)
+            for array, names in blocks.items()
+            for k, name in enumerate(names.split())
+        }
+        self.counts = {array: len(names.split()) for array, names in blocks.items()}
+        self.row = row
+
+    def place(self, name: str) -> tuple[str, int]:
+        """Return the array of an operand or of a result, and the number of its block."""
+        own = self._blocks.get(name) or self._blocks.get(name.removesuffix("_out"))
+        return own or (name.removesuffix("_out"), 0)
+
+
+@lru_cache(1000)
+def _calls(step: StepOf, kind: Any) -> tuple[ArraySchedule, tuple[str, ...]]:
+    """Return the array calls of a step, and the names of its operands and results."""
+    order = schedule(step(kind), ())
+    names = {name for call in order.each for name in (*call.operands, call.out)}
+    own = (name for name in names if isinstance(name, str) and name not in order.scratch)
+    return order, tuple(sorted(own))
+
+
+class CellSteps(Fields):
+    """What computes ``steps`` of so many cells of up to ``rows`` sequences: array calls."""
+
+    def __init__(
+        self,
+        dev: Device,
+        layout: Layout,
+        width: int,
+        rows: int,
+        dtype: Any,
+        steps: Iterable[tuple[StepOf, Any]],
+    ) -> None:
+        self._xp, self._layout, self._width = dev.xp, layout, width
+        scratch = {name for step, kind in steps for name in _calls(step, kind)[0].scratch}
+        self._scratch = tuple(sorted(scratch))
+        self._work = [dev.scratch((rows, width), dtype) for _ in scratch]
+
+    def __call__(self, step: StepOf, kind: Any, **arrays: Array) -> None:
+        """Compute a step of cells of a kind on arrays, by name, of n rows."""
+        (order, names), width = _calls(step, kind), self._width
+        rows = len(next(array for name, array in arrays.items() if name != self._layout.row))
+        places = {name: array[:rows] for name, array in zip(self._scratch, self._work, strict=True)}
+        for name in names:
+            array, k = self._layout.place(name)
+            places[name] = arrays[array][..., k * width : (k + 1) * width]
+        run(self._xp, order, places)
 
 
 @lru_cache(None)

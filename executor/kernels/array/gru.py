@@ -6,15 +6,28 @@ What steps compute lies by time (``time_steps.py``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
+from ....graph.ops.gates import (
+    GRU_STEPS,
+    GruCells,
+    gru_gates,
+    gru_gates_back,
+    gru_step,
+    gru_step_back,
+)
 from ....graph.ops.gru import Gru, GruGrad
 from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step, kernel
-from .gates import activate, times_slope
-from .time_steps import Factor, Factors, TimeSteps, by_offsets, gather
+from .gates import CellSteps, Layout
+from .time_steps import Factor, Factors, Means, TimeSteps, by_offsets, gather
+
+LAYOUT = Layout(
+    gates="update reset candidate",
+    d_gates="d_update d_reset d_candidate",
+    products="product_update product_reset",
+)
 
 
 def _weights(weight: Array) -> tuple[Any, Any]:
@@ -42,44 +55,50 @@ def _factors(
     return one(0, (width, 2 * width)), one(1, (width, width))
 
 
-def _forward(dev: Device, a: Gru, factors: Factors) -> Step:
-    """With update u, reset r and candidate c: (1 - u) h + u c, or u h + (1 - u) c in ``origin_mode``."""
+def _cells(dev: Device, a: Gru, rows: int, means: Means) -> tuple[GruCells, Callable[..., None]]:
+    kind = GruCells(a.gate_activation, a.activation, a.origin_mode)
+    steps = [(step, kind) for step in GRU_STEPS]
+    return kind, means.cells(dev, LAYOUT, a.weight.shape[0], rows, a.input.dtype, steps)
+
+
+def _forward(dev: Device, a: Gru, means: Means) -> Step:
     xp, rows, width = dev.xp, len(a.input), a.weight.shape[0]
     count = a.input_lod[-1].shape[0] - 1
     steps_of = by_offsets(dev, "gru", "Input", a.input_lod[-1], rows, a.is_reverse)
-    like = partial(dev.scratch, dtype=a.input.dtype)
-    pair, last = _factors(dev, a, count, factors)  # first: where they lie, rows make no difference
-    gates = like((rows, 3 * width)) if a.batch_gate is None else a.batch_gate
-    after_reset = a.batch_reset_hidden_prev
-    after_reset = like((rows, width)) if after_reset is None else after_reset
-    hidden = like((rows, width)) if a.batch_hidden is None else a.batch_hidden
+    pair, last = _factors(
+        dev, a, count, means.factors
+    )  # first: where they lie, rows make no difference
+    kind, cells = _cells(dev, a, count, means)
+    zeros, gates, after_reset, hidden = dev.scratch_in_one(
+        a.input.dtype,
+        (0 if a.h0 is not None else count, 2 * width),
+        (0 if a.batch_gate is not None else rows, 3 * width),
+        (0 if a.batch_reset_hidden_prev is not None else rows, width),
+        (0 if a.batch_hidden is not None else rows, width),
+    )
+    gates = gates if a.batch_gate is None else a.batch_gate
+    after_reset = after_reset if a.batch_reset_hidden_prev is None else a.batch_reset_hidden_prev
+    hidden = hidden if a.batch_hidden is None else a.batch_hidden
 
     def run() -> None:
         steps = steps_of()
         pair.renew()
         last.renew()
+        zeros.fill(0)
         gather(xp, a.input, steps.rows, gates)
         if a.bias is not None:
             xp.add(gates, a.bias, gates)
         before = None if a.h0 is None else a.h0[steps.order]
         for begin, end in steps.spans:
-            n, now, result = end - begin, gates[begin:end], hidden[begin:end]
-            both, candidate = now[:, : 2 * width], now[:, 2 * width :]
-            update, reset = both[:, :width], both[:, width:]
-            if before is not None:
-                xp.add(both, pair(before[:n]), both)
-            activate(xp, a.gate_activation, both)
-            if before is None:
-                after_reset[begin:end] = 0
-            else:
-                xp.multiply(reset, before[:n], after_reset[begin:end])
-                xp.add(candidate, last(after_reset[begin:end]), candidate)
-            activate(xp, a.activation, candidate)
-            old: Any = 0 if before is None else before[:n]
-            first, second = (old, candidate) if a.origin_mode else (candidate, old)
-            xp.subtract(first, second, result)
-            xp.multiply(result, update, result)
-            xp.add(result, second, result)
+            n, span = end - begin, slice(begin, end)
+            starts = before is None
+            now = zeros.reshape(-1, width)[:n] if before is None else before[:n]
+            products = zeros[:n] if starts else pair(now)
+            reset, result = after_reset[span], hidden[span]
+            own = {"gates": gates[span], "before": now}
+            cells(gru_gates, kind, products=products, after_reset=reset, **own)
+            product = zeros.reshape(-1, width)[:n] if starts else last(reset)
+            cells(gru_step, kind, product=product, hidden=result, **own)
             before = result
         if a.hidden is not None:
             a.hidden[steps.rows] = hidden
@@ -87,57 +106,40 @@ def _forward(dev: Device, a: Gru, factors: Factors) -> Step:
     return run
 
 
-def _backward(dev: Device, a: GruGrad, factors: Factors) -> Step:
+def _backward(dev: Device, a: GruGrad, means: Means) -> Step:
     xp, rows, width = dev.xp, len(a.input), a.weight.shape[0]
     count = a.input_lod[-1].shape[0] - 1
     steps_of = by_offsets(dev, "gru", "Input", a.input_lod[-1], rows, a.is_reverse)
-    pair, last = _factors(dev, a, count, factors, turned=True)
+    pair, last = _factors(dev, a, count, means.factors, turned=True)
+    kind, cells = _cells(dev, a, count, means)
     shapes = (count, width), (count, width), (rows, width), (rows, 3 * width)
-    carried, work, into, d_gates = dev.scratch_in_one(a.input.dtype, *shapes)
+    d_state, zeros, d_hidden, d_gates = dev.scratch_in_one(a.input.dtype, *shapes)
 
     def run() -> None:
         steps = steps_of()
         pair.renew()
         last.renew()
-        gather(xp, a.d_hidden, steps.rows, into)
-        h0 = None if a.h0 is None else a.h0[steps.order]
-        carried.fill(0)
+        gather(xp, a.d_hidden, steps.rows, d_hidden)
+        h0 = zeros if a.h0 is None else a.h0[steps.order]
+        zeros.fill(0)
+        d_state.fill(0)
         for step in reversed(range(len(steps.spans))):
             begin, end = steps.spans[step]
             n, span = end - begin, slice(begin, end)
-            d, some = carried[:n], work[:n]
-            before = h0 if step == 0 else a.batch_hidden[steps.spans[step - 1][0] :]
-            old: Any = 0 if before is None else before[:n]
-            gate, d_gate = a.batch_gate[span], d_gates[span]
-            update, reset, candidate = (gate[:, k * width : (k + 1) * width] for k in range(3))
-            d_update, d_reset, d_candidate = (
-                d_gate[:, k * width : (k + 1) * width] for k in range(3)
-            )
-            xp.add(d, into[span], d)
-            first, second = (old, candidate) if a.origin_mode else (candidate, old)
-            xp.subtract(first, second, d_update)
-            xp.multiply(d_update, d, d_update)
-            times_slope(xp, a.gate_activation, update, d_update, some)
-            xp.multiply(d, update, d_candidate)  # of ``first``
-            xp.subtract(d, d_candidate, d)  # of ``second``
-            if a.origin_mode:
-                xp.copyto(some, d_candidate)
-                xp.copyto(d_candidate, d)
-                xp.copyto(d, some)
-            times_slope(xp, a.activation, candidate, d_candidate, some)
-            if before is None:
-                d_reset[...] = 0
-            else:
-                d_kept = last(d_candidate)
-                xp.multiply(d_kept, old, d_reset)
-                times_slope(xp, a.gate_activation, reset, d_reset, some)
-                xp.multiply(d_kept, reset, some)
-                xp.add(d, some, d)
-                xp.add(d, pair(d_gate[:, : 2 * width]), d)
+            before = a.batch_hidden[steps.spans[step - 1][0] :][:n] if step else h0[:n]
+            d, d_now = d_state[:n], d_gates[span]
+            own = {"gates": a.batch_gate[span], "before": before, "d_state": d, "d_gates": d_now}
+            cells(gru_step_back, kind, d_hidden=d_hidden[span], **own)
+            if not step and a.h0 is None:
+                d_now[:, width : 2 * width] = 0
+                continue
+            d_after_reset = last(d_now[:, 2 * width :])
+            cells(gru_gates_back, kind, d_after_reset=d_after_reset, **own)
+            xp.add(d, pair(d_now[:, : 2 * width]), d)
         if a.d_input is not None:
             a.d_input[steps.rows] = d_gates
         if a.d_h0 is not None:
-            a.d_h0[steps.order] = carried
+            a.d_h0[steps.order] = d_state
         if a.d_bias is not None:
             xp.sum(d_gates, 0, out=a.d_bias[0])
         if a.d_weight is not None:
@@ -158,16 +160,16 @@ def _slope_of_weight(xp: Any, a: GruGrad, d_weight: Array, steps: TimeSteps, d_g
     d_weight[...] = parts.reshape(d_weight.shape)
 
 
-def register(on: Callable[[str], Callable[[Any], Any]], factors: Factors) -> None:
-    """Register the kernels that are made of a library's products."""
+def register(on: Callable[[str], Callable[[Any], Any]], means: Means) -> None:
+    """Register the kernels that are made of a library's products and steps."""
 
     @on("gru")
     def gru(dev: Device, a: Gru) -> Step:
-        return _forward(dev, a, factors)
+        return _forward(dev, a, means)
 
     @on("gru_grad")
     def gru_grad(dev: Device, a: GruGrad) -> Step:
-        return _backward(dev, a, factors)
+        return _backward(dev, a, means)
 
 
-register(kernel, Factor)
+register(kernel, Means(Factor, CellSteps))

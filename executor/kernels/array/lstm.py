@@ -7,100 +7,37 @@ product over all rows at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
-from ....graph.ops.gates import Cells, Results, lstm_step, lstm_step_back
+from ....graph.ops.gates import Cells, lstm_step, lstm_step_back
 from ....graph.ops.lstm import Lstm, LstmGrad, LstmOperands, Lstmp, LstmpGrad
 from ....graph.ops.operands import Array
-from ...codegen.array_schedule import ArraySchedule, schedule
 from ...device.device import Device
 from ..registry import Step, kernel
-from .gates import activate, run, times_slope
-from .time_steps import Factor, Factors, TimeSteps, by_offsets, gather
+from .gates import CellSteps, Layout, activate, times_slope
+from .time_steps import Factor, Means, TimeSteps, by_offsets, gather
+
+LAYOUT = Layout(
+    row="bias",
+    gates="candidate put keep out",
+    d_gates="d_candidate d_put d_keep d_out",
+    bias="b_candidate b_put b_keep b_out w_put w_keep w_out",
+)
 
 
-class CellStep:
-    """A step of an LSTM, and a step back, on D cells of n sequences."""
-
-    def __init__(self, dev: Device, a: LstmOperands) -> None:
-        self.xp = dev.xp
-        self.width = a.bias.shape[1] // (7 if a.use_peepholes else 4)
-        self.bias = a.bias[0]
-        clip = float(vars(a).get("cell_clip", 0.0))
-        kinds = (a.gate_activation, a.cell_activation, a.candidate_activation)
-        # indexed by whether there are cells of the previous step
-        self.kinds = [Cells(*kinds, a.use_peepholes, before, clip) for before in (False, True)]
-        self.work = self._scratch(dev, a)
-
-    def _scratch(self, dev: Device, a: LstmOperands) -> dict[str, Array]:
-        orders = [schedule_of(step, cells) for step in STEPS for cells in self.kinds]
-        names = {name for order in orders for name in order.scratch}
-        rows = a.input_lod[-1].shape[0] - 1
-        return {name: dev.scratch((rows, self.width), a.input.dtype) for name in sorted(names)}
-
-    def parts(self, gates: Array, prefix: str = "") -> dict[str, Array]:
-        """View candidate, input, forget and output gates, by name."""
-        columns = enumerate(("candidate", "put", "keep", "out"))
-        return {
-            prefix + name: gates[:, k * self.width : (k + 1) * self.width] for k, name in columns
-        }
-
-    def forward(
-        self, gates: Array, before: Array | None, cell: Array, active: Array, hidden: Array
-    ) -> None:
-        """Compute gates in place from their sums, the cells, their activation and the output."""
-        results = {"cell": cell, "active": active, "hidden": hidden}
-        self._run(lstm_step, gates, before, results)
-
-    def backward(
-        self,
-        gates: Array,
-        before: Array | None,
-        cell: Array,
-        active: Array,
-        d_hidden: Array,
-        d_cell: Array,
-        d_gates: Array,
-    ) -> None:
-        """Compute the gradients of the gates' sums; the cells' gradient becomes that of the previous cells."""
-        slopes = {"d_hidden": d_hidden, "d_cell": d_cell, "d_cell_out": d_cell}
-        arrays = {"cell": cell, "active": active, **slopes, **self.parts(d_gates, "d_")}
-        if before is None:
-            arrays["d_keep"][...] = 0
-        self._run(lstm_step_back, gates, before, arrays)
-
-    def _run(
-        self,
-        step: Callable[[Cells], Results],
-        gates: Array,
-        before: Array | None,
-        arrays: Mapping[str, Array],
-    ) -> None:
-        own, width = self.parts(gates), self.width
-        places = {f"{name}_out": part for name, part in own.items()}
-        weights = zip(("w_put", "w_keep", "w_out"), (4, 5, 6), strict=True)
-        peepholes = {name: self.bias[k * width : (k + 1) * width] for name, k in weights}
-        work = {name: array[: len(gates)] for name, array in self.work.items()}
-        order = schedule_of(step, self.kinds[before is not None])
-        run(self.xp, order, {**own, **places, **peepholes, **work, "before": before, **arrays})
+_Steps = tuple[Cells, Cells, Callable[..., None]]
 
 
-STEPS = (lstm_step, lstm_step_back)
-
-
-@lru_cache(1000)
-def schedule_of(step: Callable[[Cells], Results], cells: Cells) -> ArraySchedule:
-    """Return the array calls of a step."""
-    return schedule(step(cells), ())
-
-
-class Means(NamedTuple):
-    """A library's products with one matrix, and its steps."""
-
-    factors: Factors
-    cells: Callable[[Device, LstmOperands], CellStep]
+def _cells(dev: Device, a: LstmOperands, means: Means) -> _Steps:
+    """Return the kinds of cells that follow others, and of the first ones, and what computes their steps."""
+    width, clip = a.bias.shape[1] // (7 if a.use_peepholes else 4), vars(a).get("cell_clip", 0.0)
+    names = (a.gate_activation, a.cell_activation, a.candidate_activation)
+    later, first = (Cells(*names, a.use_peepholes, before, float(clip)) for before in (True, False))
+    steps = [(step, kind) for step in (lstm_step, lstm_step_back) for kind in (later, first)]
+    rows = a.input_lod[-1].shape[0] - 1
+    return later, first, means.cells(dev, LAYOUT, width, rows, a.input.dtype, steps)
 
 
 def _forward(
@@ -110,9 +47,9 @@ def _forward(
     hidden: Array,
     fed_back: Array,
     project: Callable[[int, int], None] | None,
-    results: Sequence[tuple[Array | None, Array]],
-    means: Means,
-    factors: Sequence[Factor],
+    results: tuple[tuple[Array | None, Array], ...],
+    cells: _Steps,
+    factors: tuple[Factor, ...],
 ) -> Step:
     """Run all steps; ``fed_back`` is what a step reads of the one before: ``hidden``, or its projection.
 
@@ -121,7 +58,7 @@ def _forward(
     xp = dev.xp
     rows, width = len(a.input), hidden.shape[1]
     steps_of = by_offsets(dev, op, "Input", a.input_lod[-1], rows, a.is_reverse)
-    cells = means.cells(dev, a)
+    later, first, step_of = cells
     like = partial(dev.scratch, dtype=a.input.dtype)
     gates = like((rows, 4 * width)) if a.batch_gate is None else a.batch_gate
     active = like((rows, width)) if a.batch_cell_pre_act is None else a.batch_cell_pre_act
@@ -131,7 +68,7 @@ def _forward(
         steps = steps_of()
         for factor in factors:
             factor.renew()
-        bias = cells.bias[: 4 * width]
+        bias = a.bias[0, : 4 * width]
         last = None if a.h0 is None else a.h0[steps.order]
         before = None if a.c0 is None else a.c0[steps.order]
         for begin, end in steps.spans:
@@ -141,8 +78,17 @@ def _forward(
             xp.add(now_gates, bias, now_gates)
             if last is not None:
                 xp.add(now_gates, factors[0](last[:n]), now_gates)
-            now = None if before is None else before[:n]
-            cells.forward(now_gates, now, cell[span], active[span], hidden[span])
+            now = {} if before is None else {"before": before[:n]}
+            step_of(
+                lstm_step,
+                later if now else first,
+                gates=now_gates,
+                cell=cell[span],
+                active=active[span],
+                hidden=hidden[span],
+                bias=a.bias[0],
+                **now,
+            )
             if project is not None:
                 project(begin, end)
             last, before = fed_back[span], cell[span]
@@ -160,8 +106,8 @@ def _backward(
     d_result: Array | None,
     fed_back: Array,
     unproject: Callable[[Array, Array, int, int], Array] | None,
-    means: Means,
-    factors: Sequence[Factor],
+    cells: _Steps,
+    factors: tuple[Factor, ...],
     finish: Callable[[], None] | None = None,
 ) -> Step:
     """Go back through all steps; ``d_result`` is the gradient of what the op returns and a step reads.
@@ -170,8 +116,8 @@ def _backward(
     """
     xp, rows = dev.xp, len(a.input)
     steps_of = by_offsets(dev, op, "Input", a.input_lod[-1], rows, a.is_reverse)
-    cells = means.cells(dev, a)
-    width, count = cells.width, a.input_lod[-1].shape[0] - 1
+    later, first, step_of = cells
+    width, count = a.cell.shape[1], a.input_lod[-1].shape[0] - 1
     like_cell, like_result = (rows, width), fed_back.shape
     d_gates, cell, d_last, d_cell, by_time, into, d_cells = dev.scratch_in_one(
         a.input.dtype,
@@ -200,20 +146,26 @@ def _backward(
             if a.d_cell is not None:
                 xp.add(d_cell[:n], d_cells[span], d_cell[:n])
             before = c0 if step == 0 else cell[steps.spans[step - 1][0] :]
-            now = None if before is None else before[:n]
+            now = {} if before is None else {"before": before[:n]}
             d_hidden = (
                 d_last[:n] if unproject is None else unproject(d_last[:n], by_time, begin, end)
             )
-            cells.backward(
-                a.batch_gate[span],
-                now,
-                cell[span],
-                a.batch_cell_pre_act[span],
-                d_hidden,
-                d_cell[:n],
-                d_gates[span],
+            d_now = d_gates[span]
+            if not now:
+                d_now[:, 2 * width : 3 * width] = 0
+            step_of(
+                lstm_step_back,
+                later if now else first,
+                gates=a.batch_gate[span],
+                cell=cell[span],
+                active=a.batch_cell_pre_act[span],
+                d_hidden=d_hidden,
+                d_cell=d_cell[:n],
+                d_gates=d_now,
+                bias=a.bias[0],
+                **now,
             )
-            xp.copyto(d_last[:n], factors[0](d_gates[span]))
+            xp.copyto(d_last[:n], factors[0](d_now))
         if a.d_input is not None:
             a.d_input[steps.rows] = d_gates
         for result, d_state in ((a.d_h0, d_last), (a.d_c0, d_cell)):
@@ -222,7 +174,7 @@ def _backward(
         if a.d_weight is not None:
             _weights(xp, a, steps, by_time, d_gates)
         if a.d_bias is not None:
-            _bias(xp, a, cells, steps, cell, d_gates)
+            _bias(xp, a, steps, cell, d_gates)
         if finish is not None:
             finish()
 
@@ -242,32 +194,31 @@ def _weights(
 def _bias(
     xp: Any,
     a: LstmGrad | LstmpGrad,
-    cells: CellStep,
     steps: TimeSteps,
     cell: Array,
     d_gates: Array,
 ) -> None:
     """Add up the gradients of the gates, and, for the peepholes, their products with the cells."""
-    width, first = cells.width, len(steps.filled)
+    width, first = cell.shape[1], len(steps.filled)
     d_bias: Any = a.d_bias
     xp.sum(d_gates, 0, out=d_bias[0, : 4 * width])
     if not a.use_peepholes:
         return
-    slopes = cells.parts(d_gates)
+    d_put, d_keep, d_out = (d_gates[:, k * width : (k + 1) * width] for k in (1, 2, 3))
     before = cell[steps.before]
-    for k, d_gate in enumerate((slopes["put"], slopes["keep"])):
+    for k, d_gate in enumerate((d_put, d_keep)):
         total = xp.einsum("nd,nd->d", before, d_gate[first:])
         if a.c0 is not None:
             total += xp.einsum("nd,nd->d", a.c0[steps.filled], d_gate[:first])
         d_bias[0, (4 + k) * width : (5 + k) * width] = total
-    d_bias[0, 6 * width :] = xp.einsum("nd,nd->d", cell, slopes["out"])
+    d_bias[0, 6 * width :] = xp.einsum("nd,nd->d", cell, d_out)
 
 
 def register(on: Callable[[str], Callable[[Any], Any]], means: Means) -> None:
     """Register the kernels that are made of a library's products."""
 
     def factor(dev: Device, a: LstmOperands, matrix: Array, turned: bool = False) -> Factor:
-        """Return a matrix to multiply by. Memory taken first has a place that no number of rows changes."""
+        """Return a matrix to multiply by. Memory taken first lies where no number of rows moves it."""
         sizes = matrix.shape[::-1] if turned else matrix.shape
         count = a.input_lod[-1].shape[0] - 1
         return means.factors(
@@ -276,21 +227,22 @@ def register(on: Callable[[str], Callable[[Any], Any]], means: Means) -> None:
 
     @on("lstm")
     def lstm(dev: Device, a: Lstm) -> Step:
-        weight = factor(dev, a, a.weight)
+        weight, cells = factor(dev, a, a.weight), _cells(dev, a, means)
         hidden = dev.scratch((len(a.input), a.weight.shape[0]), a.input.dtype)
-        results = [(a.hidden, hidden)]
-        return _forward(dev, "lstm", a, hidden, hidden, None, results, means, [weight])
+        results = ((a.hidden, hidden),)
+        return _forward(dev, "lstm", a, hidden, hidden, None, results, cells, (weight,))
 
     @on("lstm_grad")
     def lstm_grad(dev: Device, a: LstmGrad) -> Step:
-        turned = factor(dev, a, a.weight, turned=True)
-        return _backward(dev, "lstm", a, a.d_hidden, a.hidden, None, means, [turned])
+        turned, cells = factor(dev, a, a.weight, turned=True), _cells(dev, a, means)
+        return _backward(dev, "lstm", a, a.d_hidden, a.hidden, None, cells, (turned,))
 
     @on("lstmp")
     def lstmp(dev: Device, a: Lstmp) -> Step:
         xp, (width, projected), rows = dev.xp, a.proj_weight.shape, len(a.input)
         dtype = a.input.dtype
-        factors = [factor(dev, a, a.weight), factor(dev, a, a.proj_weight)]
+        factors = factor(dev, a, a.weight), factor(dev, a, a.proj_weight)
+        cells = _cells(dev, a, means)
         hidden = dev.scratch((rows, width), dtype) if a.batch_hidden is None else a.batch_hidden
         projection = dev.scratch((rows, projected), dtype)
 
@@ -301,15 +253,16 @@ def register(on: Callable[[str], Callable[[Any], Any]], means: Means) -> None:
             if a.proj_clip > 0:
                 xp.clip(result, -a.proj_clip, a.proj_clip, out=result)
 
-        results = [(a.projection, projection)]
-        return _forward(dev, "lstmp", a, hidden, projection, project, results, means, factors)
+        results = ((a.projection, projection),)
+        return _forward(dev, "lstmp", a, hidden, projection, project, results, cells, factors)
 
     @on("lstmp_grad")
     def lstmp_grad(dev: Device, a: LstmpGrad) -> Step:
         """The projection's activation and its clip are undone from what it returned."""
         xp, projected, dtype = dev.xp, a.proj_weight.shape[1], a.input.dtype
         count = a.input_lod[-1].shape[0] - 1
-        factors = [factor(dev, a, matrix, turned=True) for matrix in (a.weight, a.proj_weight)]
+        factors = tuple(factor(dev, a, m, turned=True) for m in (a.weight, a.proj_weight))
+        cells = _cells(dev, a, means)
         d_products = dev.scratch((len(a.input), projected), dtype)
         work = dev.scratch((count, projected), dtype)
 
@@ -326,8 +279,8 @@ def register(on: Callable[[str], Callable[[Any], Any]], means: Means) -> None:
                 xp.matmul(a.batch_hidden.T, d_products, out=a.d_proj_weight)
 
         return _backward(
-            dev, "lstmp", a, a.d_projection, a.projection, unproject, means, factors, finish
+            dev, "lstmp", a, a.d_projection, a.projection, unproject, cells, factors, finish
         )
 
 
-register(kernel, Means(Factor, CellStep))
+register(kernel, Means(Factor, CellSteps))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -115,3 +115,10 @@ class Factor(Fields):
 
 
 Factors = Callable[[Device, Callable[[], Array], tuple[int, int], int, Any], Factor]
+
+
+class Means(NamedTuple):
+    """A library's products with one matrix, and its steps of cells."""
+
+    factors: Factors
+    cells: Callable[..., Callable[..., None]]  # of what :class:`CellSteps` is made of

@@ -6,11 +6,12 @@ the slopes of weights are products over all rows. What is narrower than single p
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from ....graph.ir.graph import Node
-from ....graph.ops.gates import Cells, Results, lstm_step, lstm_step_back
+from ....graph.ops.gates import GRU_STEPS, Cells, GruCells, Results, lstm_step, lstm_step_back
 from ....graph.ops.gru import Gru, GruGrad
 from ....graph.ops.lstm import Lstm, LstmGrad, LstmOperands, Lstmp, LstmpGrad
 from ....graph.ops.operands import Array
@@ -69,9 +70,9 @@ def _cells(a: LstmOperands) -> dict[str, Any]:
     definitions = f"""
 struct Cells {{
   static constexpr bool PEEPHOLES = {str(a.use_peepholes).lower()};
-  static EVERYWHERE void step({results}) {{{_text(lstm_step(cells), kind)}
+  static EVERYWHERE void step({results}) {{{_text(lstm_step(cells), kind, _PLACES)}
   }}
-  static EVERYWHERE void back({slopes}) {{{_text(lstm_step_back(cells), kind)}
+  static EVERYWHERE void back({slopes}) {{{_text(lstm_step_back(cells), kind, _PLACES)}
   }}
 }};
 """
@@ -80,15 +81,15 @@ struct Cells {{
     return {"kinds": ("Cells", projected), "numbers": clip, "definitions": definitions}
 
 
-def _text(results: Results, kind: str) -> str:
-    """Return the C++ that computes expressions, each into its place."""
+def _text(results: Results, kind: str, places: Mapping[str, str]) -> str:
+    """Return the C++ that computes expressions, each into its place; what has none goes by its name."""
     reads = frozenset().union(*(result.reads for result in results.values()))
-    writer = CudaWriter({name: Value(_PLACES.get(name, name), kind) for name in reads})
+    writer = CudaWriter({name: Value(places.get(name, name), kind) for name in reads})
     values = {name: writer.number(result, kind) for name, result in results.items()}
     lines = [f"const {c.kind} {c.name} = {c.value!r};" for c in writer.constants] + writer.lines
     for name, value in values.items():
-        own = name if name in _PLACES else name.removesuffix("_out")
-        lines.append(f"{_PLACES.get(own, own)} = {value};")
+        own = name if name in places else name.removesuffix("_out")
+        lines.append(f"{places.get(own, own)} = {value};")
     return "".join(f"\n    {line}" for line in lines)
 
 
@@ -185,9 +186,21 @@ def _parts(weight: Array) -> tuple[Array, Array]:
     return pair.reshape(width, 2 * width), single.reshape(width, width)
 
 
-def _gru_kinds(a: Gru | GruGrad) -> list[str]:
-    names = (a.gate_activation, a.activation)
-    return [*(name.capitalize() for name in names), "true" if a.origin_mode else "false"]
+def _gru_cells(a: Gru | GruGrad) -> dict[str, Any]:
+    """Return how the kernels of a GRU are launched: the cells, and their text."""
+    kind, cells = c_type(a.input.dtype), GruCells(a.gate_activation, a.activation, a.origin_mode)
+    text = "".join(_function(step, step(cells), kind) for step in GRU_STEPS)
+    return {"kinds": ("Cells",), "definitions": f"\nstruct Cells {{{text}}};\n"}
+
+
+def _function(step: Callable[..., Results], results: Results, kind: str) -> str:
+    """Return the C++ function of a step, whose parameters go by the names of operands and results."""
+    reads = sorted(frozenset().union(*(result.reads for result in results.values())))
+    written = [name.removesuffix("_out") for name in results]
+    operands = [f"{kind} {name}" for name in reads if name not in written]
+    parameters = ", ".join([*operands, *(f"{kind}& {name}" for name in written)])
+    name = step.__name__.removeprefix("gru_")
+    return f"\n  static EVERYWHERE void {name}({parameters}) {{{_text(results, kind, {})}\n  }}\n"
 
 
 @_on("gru")
@@ -202,7 +215,10 @@ def gru(dev: Device, a: Gru) -> list[Step]:
         by_time=_like(dev, a.batch_hidden, (rows, width), x.dtype),
         hidden=_like(dev, a.hidden, (rows, width), x.dtype),
     )
-    return [*order.steps, order.launch("block_gru", _gru_kinds(a), operands, results, width)]
+    return [
+        *order.steps,
+        order.launch("block_gru", operands=operands, results=results, width=width, **_gru_cells(a)),
+    ]
 
 
 @_on("gru_grad")
@@ -219,7 +235,8 @@ def gru_grad(dev: Device, a: GruGrad) -> list[Step]:
     )  # fmt: skip
     d_h0 = _like(dev, a.d_h0, (order.count, width), x.dtype)
     results = written(d_x=d_x, d_h0=d_h0, before=before, reset_before=reset_before)
-    steps.append(order.launch("block_gru_grad", _gru_kinds(a), operands, results, width))
+    how = {"width": width, **_gru_cells(a)}
+    steps.append(order.launch("block_gru_grad", operands=operands, results=results, **how))
     if a.d_weight is not None:
         d_pair, d_single = _parts(a.d_weight)
         steps += product(dev, before.T, d_x[:, : 2 * width], d_pair)

@@ -15,8 +15,8 @@ from ....strategies.types import VarType
 from ...device.device import Device
 from ...host.numbered import Rebound
 from ..array import gru, lstm
-from ..array.time_steps import Factor
-from ..loops.lstm import CompiledStep
+from ..array.time_steps import Factor, Means
+from ..loops.cells import compiled_steps
 from ..registry import Step, kernel
 from .linear import matmul_of
 from .primitive import Format, Layout, Memory, layout_of
@@ -89,5 +89,6 @@ def _takes(node: Node) -> bool:
 _on = partial(kernel, on=("onednn",), takes=_takes, needs=("numba",), nonempty=True)
 
 
-lstm.register(_on, lstm.Means(PackedFactor, CompiledStep))
-gru.register(_on, PackedFactor)
+_means = Means(PackedFactor, compiled_steps)
+lstm.register(_on, _means)
+gru.register(_on, _means)
