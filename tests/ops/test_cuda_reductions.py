@@ -141,6 +141,22 @@ def test_rows_of_any_length_have_a_loss(rows: int, width: int) -> None:
     assert_near(slopes["Logits"][0], expected["Logits"][0], "Logits")
 
 
+@pytest.mark.parametrize("name", ["softmax_with_cross_entropy", "cross_entropy_of_scores"])
+def test_a_long_row_that_is_read_once_has_its_loss(name: str) -> None:
+    """Scores that grow along the row, such as are masked, and one that is not a number."""
+    x = np.linspace(-500, 300, 4 * 3000).reshape(4, 3000).astype("f4")
+    x[1, :2990] = x[2, 1:] = -np.inf
+    x[3, 1700] = np.nan
+    labels = np.array([[2999], [2995], [0], [7]])
+    op = OPS[name]
+    inputs = {"Logits": [x], "Label": [labels]}
+    exact = run(op, narrowed(inputs, "f8"), dict(op.attrs))
+    results = run(op, inputs, dict(op.attrs), dev=gpu(), **CUDA)
+    for slot in {"Loss", "LogSum"} & results.keys():
+        np.testing.assert_allclose(results[slot][0], exact[slot][0], rtol=2e-6)
+    assert np.isnan(results["Loss"][0]).tolist() == [[False], [False], [False], [True]]
+
+
 def test_the_best_are_found_in_long_rows_and_across() -> None:
     x = rng.integers(0, 50, (3, 5000)).astype("f4")  # many are equal: the first wins
     (best,) = run(OPS["arg_max"], {"X": [x]}, dict(OPS["arg_max"].attrs), dev=gpu(), **CUDA)["Out"]

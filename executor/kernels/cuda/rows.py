@@ -62,13 +62,15 @@ def share_rows(
 ) -> Sharing:
     """Return how to share out rows of ``width`` elements in vectors of ``size``.
 
-    ``together``: rows that a thread keeps in registers at once.
+    ``together``: rows that a thread keeps in registers at once; 0: a long row is looked at once, and not kept.
     """
     count = -(-max(width, 1) // size)
     if width <= _WARP_COLUMNS and count <= 32 * _MOST_HELD:
         block = BLOCK if rows >= BLOCK // 32 else 32 * max(rows, 1)
         blocks = max(min(-(-rows * 32 // block), most_blocks), 1)
         return Sharing(32, size, -(-count // 32), blocks, block)
+    if not together:
+        return Sharing(BLOCK, size, 0, max(min(rows, most_blocks), 1), BLOCK)
     block = next((b for b in (128, 256, 512) if count <= 4 * b), 1024)
     vectors = -(-count // block)
     fits = vectors <= 4 or vectors * together <= _MOST_HELD

@@ -103,7 +103,7 @@ def _ones(x: Array, axis: int) -> tuple[int, ...]:
 @cuda("softmax_with_cross_entropy_grad", takes=scored)
 def softmax_with_cross_entropy_grad(dev: Device, a: ops.SoftmaxWithCrossEntropyGrad) -> list[Step]:
     weights = a.label if a.soft_label else None
-    rows = _Rows(dev, a.softmax, a.axis, a.d_logits, weights, together=1 + a.soft_label)
+    rows = _Rows(dev, a.softmax, a.axis, a.d_logits, weights, together=0)
     operands = gpu.read(softmax=a.softmax, labels=a.label, d_loss=a.d_loss)
     arrays = [*operands, *gpu.written(d_x=a.d_logits)]
     if a.soft_label:
@@ -118,7 +118,7 @@ def cross_entropy_of_scores(dev: Device, a: ScoreLoss) -> list[Step]:
     operands = gpu.read(x=a.logits, labels=a.label)
     arrays = [*operands, *gpu.written(loss=a.loss, log_sum=a.log_sum)]
     kinds = _kinds(a.logits, a.label, a.loss)
-    rows = _Rows(dev, a.logits, -1)
+    rows = _Rows(dev, a.logits, -1, together=0)
     arrays += _refusing(dev, "softmax_with_cross_entropy", rows.width)
     return rows.launch("block_score_loss", kinds, arrays, a.ignore_index)
 
@@ -128,7 +128,7 @@ def cross_entropy_of_scores_grad(dev: Device, a: ScoreLossGrad) -> list[Step]:
     operands = gpu.read(x=a.logits, labels=a.label, log_sum=a.log_sum, d_loss=a.d_loss)
     arrays = [*operands, *gpu.written(d_x=gpu.Maybe(a.d_logits, a.logits))]
     kinds = _kinds(a.logits, a.label, a.d_loss, a.log_sum)
-    rows = _Rows(dev, a.logits, -1, a.d_logits)
+    rows = _Rows(dev, a.logits, -1, a.d_logits, together=0)
     return rows.launch("score_loss_grad", kinds, arrays, a.ignore_index)
 
 
@@ -137,7 +137,7 @@ def cross_entropy(dev: Device, a: ops.CrossEntropy) -> list[Step]:
     if not a.soft_label:
         return _at_label(dev, "cross_entropy", a.x, a.label, a.y, None, a.ignore_index)
     arrays = [*gpu.read(x=a.x, weights=a.label), *gpu.written(loss=a.y)]
-    return _Rows(dev, a.x, -1, a.label, together=2).launch(
+    return _Rows(dev, a.x, -1, a.label, together=0).launch(
         "block_soft_cross_entropy", _kinds(a.x), arrays
     )
 
@@ -170,7 +170,7 @@ def cross_entropy_grad(dev: Device, a: ops.CrossEntropyGrad) -> list[Step]:
     if not a.soft_label:
         return _grad_at_label(dev, a.x, a.label, a.d_y, a.d_x, a.ignore_index, picked=False)
     arrays = [*gpu.read(x=a.x, weights=a.label, d_loss=a.d_y), *gpu.written(d_x=a.d_x)]
-    return _Rows(dev, a.x, -1, a.label, a.d_x, together=2).launch(
+    return _Rows(dev, a.x, -1, a.label, a.d_x, together=0).launch(
         "soft_cross_entropy_grad", _kinds(a.x), arrays
     )
 
@@ -184,7 +184,7 @@ def _grad_at_label(
     dev: Device, x: Array, label: Array, d_y: Any, d_x: Any, ignore_index: int, *, picked: bool
 ) -> list[Step]:
     width, rows = d_x.shape[-1], label.size
-    shared = share_rows(rows, width, vector(dev, width, d_x))
+    shared = share_rows(rows, width, vector(dev, width, d_x), together=0)
     kinds = (_kinds(x, label), str(picked).lower(), shared.text)
     arguments = [
         *gpu.read(x=x, labels=label, d_loss=d_y),
