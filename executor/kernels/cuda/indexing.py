@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.ops.creation import OneHot
 from ....graph.ops.embedding import LookupTable, LookupTableGrad, padding_row
 from ....graph.ops.formula import outside
 from ....graph.ops.indexing import Gather, GatherGrad, GatherNd, GatherNdGrad, Scatter, ScatterGrad
@@ -131,17 +130,3 @@ def _cleared(dev: Device, ids: Any, target: Array) -> Step:
     arguments = [*written(target=target), *read(ids=ids), *divisors(per=per)]
     arguments += longs(rows=target.shape[0])
     return each(dev, "clear_rows", body, arguments, ids.size * per, ("index.cuh",))
-
-
-@cuda("one_hot", "one_hot_v2")
-def one_hot(dev: Device, a: OneHot) -> list[Step]:
-    """1 at the index, 0 elsewhere; a row of 0 for an index outside ``depth``, if that is allowed."""
-    if not a.out.size:
-        return []
-    body = f"""
-    const unsigned k = over(i, depth_magic, depth_shift);
-    const bool hot = (long long)index[k] == (long long)(i - k * depth);
-    out[i] = element<{c_type(a.out.dtype)}>(hot ? 1 : 0);"""
-    arguments = [*written(out=a.out), *read(index=a.x), *divisors(depth=a.depth)]
-    checks = [] if a.allow_out_of_range else rows_of(dev, "one_hot", a.x, a.depth, "classes")
-    return [*checks, each(dev, "one_hot", body, arguments, a.out.size, ("index.cuh",))]
