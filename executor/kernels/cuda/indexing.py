@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
-
 from ....graph.ops.embedding import LookupTable, LookupTableGrad, padding_row
-from ....graph.ops.formula import outside
-from ....graph.ops.indexing import Gather, GatherGrad, GatherNd, GatherNdGrad, Scatter, ScatterGrad
+from ....graph.ops.indexing import Gather, GatherGrad, Scatter, ScatterGrad
 from ....graph.ops.operands import Array
-from ...codegen.cuda_launches import divisors, each, ints, longs, read, refusal, written
+from ...codegen.cuda_launches import divisors, each, longs, read, written
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
@@ -46,57 +42,6 @@ def gather_grad(dev: Device, a: GatherGrad) -> list[Step]:
     """Of a row gathered twice the last gradient counts, or (without ``overwrite``) their sum."""
     sums = Sums(dev, a.index.reshape(-1), a.x.shape[0])
     return [*sums.steps, *sums.into(a.d_x, a.d_out, last=a.overwrite)]
-
-
-def places_of(dev: Device, x: Array, index: Array, op: str) -> tuple[Any, int, list[Step]]:
-    """Number the places that coordinates can name; returns their numbers, and how many places there are.
-
-    The place of a coordinate that is refused is -1.
-    """
-    depth, sizes = index.shape[-1], x.shape[: index.shape[-1]]
-    places = dev.scratch((math.prod(index.shape[:-1]),), np.int32)
-    if not places.size:
-        return places, math.prod(sizes), []
-    arguments = [*read(index=index), *written(places=places)]
-    arguments += ints(**{f"size{k}": size for k, size in enumerate(sizes)})
-    arguments += refusal(dev, *(outside(op, size) for size in sizes)) if depth else []
-    lines = "".join(
-        f"""
-    at = index[(long long)i * {depth} + {k}];
-    place = place * size{k} + (int)at;
-    if (at < 0 || at >= size{k}) {{
-      fits = false;
-      refuse(word, noted, assertion{k or ""}, at);
-    }}"""
-        for k in range(depth)
-    )
-    body = f"""
-    long long at;
-    int place = 0;
-    bool fits = true;{lines}
-    places[i] = fits ? place : -1;"""
-    step = each(dev, "places", body, arguments, places.size, ("assert.cuh",), index="int")
-    return places, math.prod(sizes), [step]
-
-
-@cuda("gather_nd")
-def gather_nd(dev: Device, a: GatherNd) -> list[Step]:
-    """Elements, or slices, of X by their coordinates."""
-    if not a.out.size:
-        return []
-    places, rows, steps = places_of(dev, a.x, a.index, "gather_nd")
-    per = a.out.size // places.size
-    return [*steps, *picked(dev, a.x.reshape(rows, per), places, a.out.reshape(places.size, per))]
-
-
-@cuda("gather_nd_grad")
-def gather_nd_grad(dev: Device, a: GatherNdGrad) -> list[Step]:
-    """Each element gets the sum of what went to its copies."""
-    if not a.d_x.size:
-        return []
-    places, rows, steps = places_of(dev, a.d_x, a.index, "gather_nd_grad")
-    sums = Sums(dev, places, rows)
-    return [*steps, *sums.steps, *sums.into(a.d_x, a.d_out)]
 
 
 @cuda("scatter")
