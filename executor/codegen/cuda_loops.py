@@ -17,6 +17,7 @@ import numpy as np
 from ...graph.ops.expr import Expr, argument, copy
 from ..cuda.runtime import Dims, Step
 from ..device.device import Device
+from .array_calls import lies_there
 from .cuda_nest import Memory, Nest
 from .cuda_text import THREADS, kernel_of
 
@@ -34,7 +35,7 @@ def bind_cuda(dev: Device, outputs: Outputs, arrays: Mapping[str, Any]) -> list[
     One kernel does it, with a second one where sums have parts. Results that are summed over different
     dimensions take a kernel each.
     """
-    outputs = [(root, out) for root, out in outputs if not _is_there(dev, root, out, arrays)]
+    outputs = [(root, out) for root, out in outputs if not lies_there(root, out, arrays)]
     shape = np.broadcast_shapes(*(a.shape for a in arrays.values()), *(a.shape for _, a in outputs))
     if math.prod(shape) == 0:
         return [step for _, out in outputs if out.size for step in fill(dev, out, 0)]
@@ -55,15 +56,6 @@ def bind_cuda(dev: Device, outputs: Outputs, arrays: Mapping[str, Any]) -> list[
 def fill(dev: Device, out: Any, value: float) -> list[Step]:
     """Return the launch that writes a number to every element."""
     return bind_cuda(dev, [(Expr("const", (), value), out)], {}) if out.size else []
-
-
-def _is_there(dev: Device, root: Expr, out: Any, arrays: Mapping[str, Any]) -> bool:
-    """Tell whether a result is an operand that lies where it is to be written."""
-    if root.fn != "positive" or root.args[0].fn != "arg":
-        return False
-    x = arrays[root.args[0].value]
-    same = (x.shape, x.strides, x.dtype) == (out.shape, out.strides, out.dtype)
-    return same and dev.cuda.address(x) == dev.cuda.address(out)
 
 
 def _summed(own: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -101,6 +101,7 @@ class Module(ModuleType):
     """The array module: CuPy's names, NumPy's arithmetic."""
 
     ndarray, ufunc = cupy.ndarray, np.ufunc
+    broadcast_to = staticmethod(cupy.broadcast_to)  # a view
 
     def empty(self, shape: Any, dtype: Any = float) -> HostArray:
         return array_of(shape, dtype)

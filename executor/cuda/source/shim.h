@@ -144,7 +144,7 @@ static void switch_to_(unsigned i) {
   makecontext(&f.start, fiber_main_, 0);
   setcontext(&f.start);
 }
-static bool backwards_;  // the last block, warp and thread begin
+static thread_local bool backwards_;  // the last block, warp and thread begin
 static inline unsigned in_turn_(unsigned i, unsigned count) { return backwards_ ? count - 1 - i : i; }
 
 // Let the threads of a warp go until all wait for the block, or are done; tell whether any went.
