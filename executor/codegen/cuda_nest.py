@@ -125,8 +125,8 @@ class Nest:
 
     @property
     def unrolled(self) -> int:
-        """How many pieces a thread has under way at once."""
-        return 4 if len(self.read) <= 3 else 2
+        """How many pieces a thread has under way at once; of bytes, 16 a piece, registers hold few."""
+        return min(4 if len(self.read) <= 3 else 2, 32 // self.width())
 
     def strided(self) -> list[tuple[int, int]]:
         """Return for which memories and dimensions a stride is told: neither 0 nor, innermost, 1."""
