@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...codegen.cuda_launches import BLOCK
-from ...cuda.runtime import Dims
+from ....graph.ops.operands import Array
+from ...codegen.cuda_launches import BLOCK, Argument, call, ints, longs
+from ...cuda.runtime import Dims, Step
 from ...device.device import Device
 from .support import on_boundary
 
@@ -75,6 +76,51 @@ def share_rows(
     vectors = -(-count // block)
     fits = vectors <= 4 or vectors * together <= _MOST_HELD
     return Sharing(block, size, vectors if fits else 0, max(min(rows, most_blocks), 1), block)
+
+
+class Rows:
+    """The rows of an array along an axis; ``shared`` is how threads share them.
+
+    ``others``: arrays whose rows are loaded with them. ``together``: see :func:`share_rows`. ``warps``: a warp
+    takes a row of any length.
+    """
+
+    def __init__(
+        self,
+        dev: Device,
+        x: Array,
+        axis: int,
+        *others: Any,
+        together: int = 1,
+        warps: bool = False,
+    ) -> None:
+        axis %= x.ndim
+        self.dev = dev
+        self.width = x.shape[axis]
+        self.stride = math.prod(x.shape[axis + 1 :])
+        self.rows = math.prod(x.shape[:axis]) * self.stride
+        if self.stride == 1 and not warps:
+            size = vector(dev, self.width, x, *others)
+            self.shared = share_rows(self.rows, self.width, size, together=together)
+        else:  # a thread takes a row that lies across others
+            group = 32 if self.stride == 1 else 1
+            blocks = max(min(-(-self.rows * group // BLOCK), 1 << 16), 1)
+            self.shared = Sharing(group, 1, 0, blocks, BLOCK)
+
+    def launch(
+        self,
+        function: str,
+        kinds: Sequence[str],
+        arrays: Sequence[Argument],
+        includes: tuple[str, ...],
+        more: Sequence[Argument] = (),
+    ) -> list[Step]:
+        """Return the launch of a function of arrays, rows, width, stride and more."""
+        if not self.rows or not self.width:
+            return []
+        sizes = [*longs(rows=self.rows), *ints(width=self.width, stride=self.stride)]
+        how = (self.shared.blocks, includes, self.shared.block)
+        return [call(self.dev, function, kinds, [*arrays, *sizes, *more], *how)]
 
 
 class Tiles(NamedTuple):
