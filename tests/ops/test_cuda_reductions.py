@@ -9,7 +9,7 @@ import pytest
 
 from rowlock.executor.cuda.kernel import CudaKernel
 from rowlock.executor.cuda.runtime import Properties
-from rowlock.executor.kernels.cuda.rows import share_columns
+from rowlock.executor.kernels.cuda.rows import share_columns, share_rows
 from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ops.registry import OPS
 from tests.conftest import one_in, one_of_each
@@ -139,6 +139,13 @@ def test_rows_of_any_length_have_a_loss(rows: int, width: int) -> None:
     operands = (inputs, narrowed(exact, "f4"), narrowed(seeds, "f4"), dict(op.attrs))
     slopes = gradients(op, *operands, dev=gpu(), **CUDA)
     assert_near(slopes["Logits"][0], expected["Logits"][0], "Logits")
+
+
+def test_long_rows_that_are_read_once_are_not_kept() -> None:
+    """Many take few threads each, so that blocks lie side by side; few take as many as there can be."""
+    assert share_rows(16_384, 50_304, 8, together=0) == (256, 8, 0, 16_384, 256)
+    assert share_rows(16, 50_304, 8, together=0) == (1024, 8, 0, 16, 1024)
+    assert share_rows(16_384, 768, 8, together=0).vectors == 3  # a warp has room for them
 
 
 @pytest.mark.parametrize("name", ["softmax_with_cross_entropy", "cross_entropy_of_scores"])

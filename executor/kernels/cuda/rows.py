@@ -70,9 +70,10 @@ def share_rows(
         block = BLOCK if rows >= BLOCK // 32 else 32 * max(rows, 1)
         blocks = max(min(-(-rows * 32 // block), most_blocks), 1)
         return Sharing(32, size, -(-count // 32), blocks, block)
-    if not together:
-        return Sharing(BLOCK, size, 0, max(min(rows, most_blocks), 1), BLOCK)
     block = next((b for b in (128, 256, 512) if count <= 4 * b), 1024)
+    if not together:  # several blocks on a multiprocessor, where there are enough
+        block = min(block, BLOCK) if rows >= _PARTS else block
+        return Sharing(block, size, 0, max(min(rows, most_blocks), 1), block)
     vectors = -(-count // block)
     fits = vectors <= 4 or vectors * together <= _MOST_HELD
     return Sharing(block, size, vectors if fits else 0, max(min(rows, most_blocks), 1), block)
