@@ -120,9 +120,12 @@ class _Loops:
         return (self.nest.places * -(-self.pieces // x), wanted, 1), (x, THREADS // x)
 
     def _rows(self) -> tuple[Dims, tuple[int, int]]:
+        """Blocks have several sums that few threads add up: shorter ones than the threads of a block."""
         all_ = self.nest.rows * self.pieces
-        x = max(min(_power(all_), THREADS), 32)
-        return (self.nest.places, -(-all_ // (x * self.nest.unrolled)), 1), (x, 1)
+        x = min(_power(all_), THREADS)
+        height = THREADS // x
+        grid = (-(-self.nest.places // height), -(-all_ // (x * self.nest.unrolled)), 1)
+        return grid, (x, height)
 
     def _last(self, part: Any, k: int, parts: int) -> Nest:
         """Return the loops that add up the parts of one result."""

@@ -322,38 +322,41 @@ class Text:
         ]
 
     def _rows(self) -> list[str]:
-        """A block adds up all that belongs to one sum, or its part of it."""
+        """Threads beside each other add up all that belongs to one sum, or their block's part of it."""
         rows = range(self.nest.lead, self.inner)
+        count = " * ".join(f"n{d}" for d in range(self.nest.lead)) or "1"
         lines = [
             self._pieces(),
-            f"const {self.index} place = blockIdx.x, step = gridDim.y * blockDim.x;",
+            f"const {self.index} at = ({self.index})blockIdx.x * blockDim.y + threadIdx.y, places = {count};",
+            f"const {self.index} place = at < places ? at : places - 1, step = gridDim.y * blockDim.x;",
             f"const {self.index} all = {' * '.join([f'n{d}' for d in rows] + ['pieces'])};",
+            f"const {self.index} end = at < places ? all : 0;",
             *self._at_place(),
             *self._totals(),
         ]
         base = {k: f"b{k}" for k in range(len(self.nest.memories))}
         own = f"({self.index})blockIdx.y * blockDim.x + threadIdx.x"
-        lines += self._several(own, "all", rows, base, "c" if rows else "t")
+        lines += self._several(own, "end", rows, base, "c" if rows else "t")
         return [*lines, *self._in_turn(self._row_sum, THREADS)]
 
     def _row_sum(self, j: int) -> list[str]:
         k = self.nest.writes[j][1]
         target, kind = f"m{k}[b{k}]", self.nest.total(j)
-        value = f"element<{self.nest.held(k)}>(held[0])"
+        value = f"element<{self.nest.held(k)}>(*held)"
         if self.parted:
-            target, value = f"part{j}[({self.index})blockIdx.y * gridDim.x + place]", "held[0]"
+            target, value = f"part{j}[({self.index})blockIdx.y * places + place]", "*held"
         return [
             "{",
-            f"  {kind}* held = ({kind}*)room;",
+            f"  {kind}* held = ({kind}*)room + threadIdx.y * blockDim.x + threadIdx.x;",
             f"  {kind} mine = 0;",
             f"  for (int i = 0; i < {self.width}; i++) mine += a{j}[i];",
-            "  held[threadIdx.x] = mine;",
+            "  *held = mine;",
             "  for (int half = blockDim.x / 2; half > 0; half /= 2) {",
             "    __syncthreads();",
-            "    if (threadIdx.x < half) held[threadIdx.x] += held[threadIdx.x + half];",
+            "    if (threadIdx.x < half) *held += held[half];",
             "  }",
             "  __syncthreads();",
-            f"  if (threadIdx.x == 0) {target} = {value};",
+            f"  if (threadIdx.x == 0 && at < places) {target} = {value};",
             "}",
         ]
 
