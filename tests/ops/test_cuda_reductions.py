@@ -9,7 +9,7 @@ import pytest
 
 from rowlock.executor.cuda.kernel import CudaKernel
 from rowlock.executor.cuda.runtime import Properties
-from rowlock.executor.kernels.cuda.rows import share_columns, share_rows
+from rowlock.executor.kernels.cuda.rows import share_rows
 from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ops.registry import OPS
 from tests.conftest import one_in, one_of_each
@@ -195,18 +195,6 @@ def test_a_loss_and_its_gradient_are_one_launch_each() -> None:
     assert len(bind(op.type, *forward, dict(op.attrs), gpu(), "cuda")) == 1
     back = ({"Label": [labels], "Softmax": [x], "Loss@GRAD": [loss]}, {"Logits@GRAD": [x]})
     assert len(bind(f"{op.type}_grad", *back, dict(op.attrs), gpu(), "cuda")) == 1
-
-
-@pytest.mark.parametrize("width", [1, 3, 64, 128, 768, 50_304])
-@pytest.mark.parametrize("rows", [1, 500, 4096, 1 << 20])
-def test_columns_are_cut_so_that_one_more_cut_puts_them_together(rows: int, width: int) -> None:
-    for size in (1, 4, 8):
-        if width % size:
-            continue
-        first = share_columns(1, rows, width, size, few=True)
-        assert first.chunks * first.chunk >= rows > (first.chunks - 1) * first.chunk
-        assert first.grid[0] * first.across * size >= width
-        assert share_columns(1, first.chunks, width, min(size, 4), few=True).chunks == 1
 
 
 def test_every_kernel_compiles_for_a_gpu(launched: dict[str, CudaKernel]) -> None:
