@@ -2,8 +2,8 @@
 
 Operands broadcast to the loop's shape by strides of 0; results are summed, or joined otherwise, over dimensions
 in which they have size 1. Dimensions are ordered as the elements lie in memory and joined where all arrays
-allow it, so arrays without gaps make one flat loop, whatever their layout. Sums are made in one order for a shape, on
-every GPU: blocks add up parts, a second kernel adds the parts.
+allow it, so arrays without gaps make one flat loop, whatever their layout. Sums are made in one order for a
+shape, on every GPU: blocks add up parts, a second kernel adds the parts.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class _Loops:
         return (self.nest.places * -(-self.pieces // x), wanted, 1), (x, THREADS // x)
 
     def _rows(self) -> tuple[Dims, tuple[int, int]]:
-        """Threads beside each other read what is side by side; those that a short sum needs not have another."""
+        """Threads read what is side by side; those that a short sum needs not have another."""
         all_, at_once = self.nest.rows * self.pieces, self.nest.unrolled
         x = max(min(_power(all_), _ACROSS), min(_power(-(-all_ // at_once)), THREADS))
         height = THREADS // x
