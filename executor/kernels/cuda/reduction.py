@@ -24,8 +24,8 @@ def reduced(
 
     ``join`` is a class of ``reduce.cuh``.
     """
-    kept = out.reshape([1 if i in axes else n for i, n in enumerate(x.shape)])
-    return bind_cuda(dev, [(e.copy(_X) if value is None else value, kept)], {"x": x}, join)
+    target = out.reshape([1 if i in axes else n for i, n in enumerate(x.shape)])
+    return bind_cuda(dev, [(e.copy(_X) if value is None else value, target)], {"x": x}, join)
 
 
 def _register(op_type: str, join: str) -> None:
