@@ -75,7 +75,7 @@ def bind_calls(dev: Device, outputs: Outputs, arrays: Mapping[str, Any]) -> list
         shape = np.broadcast_shapes(out.shape, *(arrays[name].shape for name in root.reads))
         if out.shape != shape:
             sums.append((root, out, shape))
-        elif not _lies_there(root, out, arrays):
+        elif not lies_there(root, out, arrays):
             whole.setdefault((shape, out.dtype), []).append((root, out))
     terms = {root: out for group in whole.values() for root, out in group if root.fn != COPY}
     steps: list[Step] = []
@@ -92,7 +92,7 @@ def _sum(dev: Device, terms: Any, out: Any) -> Step:
     return partial(dev.xp.add.reduce, terms, axes, None, out, True)
 
 
-def _lies_there(root: Expr, out: Any, arrays: Mapping[str, Any]) -> bool:
+def lies_there(root: Expr, out: Any, arrays: Mapping[str, Any]) -> bool:
     """Tell whether a result is an operand that lies where it is to be written."""
     if root.fn != COPY or root.args[0].fn != "arg":
         return False

@@ -11,12 +11,14 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ...graph.ops.operands import Array
+from ...strategies.errors import Unsupported
 from ..cuda.kernel import CudaKernel
 from ..cuda.runtime import Dims, Step
 from ..device.device import Device
 from .cuda_source import c_type
 
 BLOCK = 256  # threads
+MOST = 1 << 31  # indices and strides in kernels are below this
 _WAVES = 8  # blocks a multiprocessor, of kernels whose threads take several pieces of work in turn
 Argument = tuple[str, Any]  # a parameter as in C, such as "const float* x", and its value
 
@@ -131,7 +133,13 @@ def each(
     definitions: str = "",
     index: str = "unsigned",
 ) -> Step:
-    """Return the launch that runs a text for each ``i`` below ``count``, numbers of the C type ``index``."""
+    """Return the launch that runs a text for each ``i`` below ``count``, numbers of the C type ``index``.
+
+    Raises:
+        Unsupported: there are more than that type counts (``over`` of ``index.cuh`` divides 31 bits).
+    """
+    if count >= MOST and index != "long long":
+        raise Unsupported(f"{name} is for fewer than {MOST:,} elements a GPU, not {count:,}")
     loop = f"""
   for ({index} i = thread_index(); i < count; i += thread_count()) {{{body}
   }}"""

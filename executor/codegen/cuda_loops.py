@@ -1,9 +1,9 @@
 """Several scalar expressions over the same elements as generated CUDA kernels.
 
-Operands broadcast to the loop's shape by strides of 0; results may be summed over dimensions in which they have
-size 1. Dimensions are ordered as the elements lie in memory and joined where all arrays allow it, so arrays
-without gaps make one flat loop, whatever their layout. Sums are made in one order for a shape, on every GPU:
-blocks add up parts, a second kernel adds the parts.
+Operands broadcast to the loop's shape by strides of 0; results are summed, or joined otherwise, over dimensions
+in which they have size 1. Dimensions are ordered as the elements lie in memory and joined where all arrays
+allow it, so arrays without gaps make one flat loop, whatever their layout. Sums are made in one order for a
+shape, on every GPU: blocks add up parts, a second kernel adds the parts.
 """
 
 from __future__ import annotations
@@ -17,27 +17,33 @@ import numpy as np
 from ...graph.ops.expr import Expr, argument, copy
 from ..cuda.runtime import Dims, Step
 from ..device.device import Device
+from .array_calls import lies_there
 from .cuda_nest import Memory, Nest
 from .cuda_text import THREADS, kernel_of
 
 Outputs = Sequence[tuple[Expr, Any]]
 _WAVES = 16  # blocks a multiprocessor, of loops without sums
 _PARTS = 512  # blocks that add up sums, at most
+_TURNS = 4  # loads of each thread that pay for a second kernel
 _ACROSS = 32  # threads of such a block that lie beside each other
 _MOST = 65535  # blocks in the second dimension of a grid
+_OF_NOTHING = {"Sum": 0, "Product": 1, "All": 1, "Any": 0, "Max": -math.inf, "Min": math.inf}
 _TOTALS = {"float": np.float32, "double": np.float64, "long long": np.int64}
 
 
-def bind_cuda(dev: Device, outputs: Outputs, arrays: Mapping[str, Any]) -> list[Step]:
+def bind_cuda(
+    dev: Device, outputs: Outputs, arrays: Mapping[str, Any], join: str = "Sum"
+) -> list[Step]:
     """Return the launches that evaluate expressions on ``arrays`` into the outputs.
 
-    One kernel does it, with a second one where sums have parts. Results that are summed over different
-    dimensions take a kernel each.
+    What is written to a dimension of size 1 is joined over it, as ``join`` of ``reduce.cuh`` tells. One kernel
+    does it, with a second one where sums have parts. Results that are summed over different dimensions take a
+    kernel each.
     """
-    outputs = [(root, out) for root, out in outputs if not _is_there(dev, root, out, arrays)]
+    outputs = [(root, out) for root, out in outputs if not lies_there(root, out, arrays)]
     shape = np.broadcast_shapes(*(a.shape for a in arrays.values()), *(a.shape for _, a in outputs))
     if math.prod(shape) == 0:
-        return [step for _, out in outputs if out.size for step in fill(dev, out, 0)]
+        return [step for _, out in outputs for step in fill(dev, out, _OF_NOTHING[join])]
     groups: dict[tuple[int, ...], list[tuple[Expr, Any]]] = {}
     for expression, out in outputs:
         groups.setdefault(_summed(out.shape, shape), []).append((expression, out))
@@ -48,22 +54,13 @@ def bind_cuda(dev: Device, outputs: Outputs, arrays: Mapping[str, Any]) -> list[
         step
         for group in ordered
         if group
-        for step in _Loops(dev, Nest.of(dev, group, arrays, shape)).steps()
+        for step in _Loops(dev, Nest.of(dev, group, arrays, shape, join)).steps()
     ]
 
 
 def fill(dev: Device, out: Any, value: float) -> list[Step]:
     """Return the launch that writes a number to every element."""
     return bind_cuda(dev, [(Expr("const", (), value), out)], {}) if out.size else []
-
-
-def _is_there(dev: Device, root: Expr, out: Any, arrays: Mapping[str, Any]) -> bool:
-    """Tell whether a result is an operand that lies where it is to be written."""
-    if root.fn != "positive" or root.args[0].fn != "arg":
-        return False
-    x = arrays[root.args[0].value]
-    same = (x.shape, x.strides, x.dtype) == (out.shape, out.strides, out.dtype)
-    return same and dev.cuda.address(x) == dev.cuda.address(out)
 
 
 def _summed(own: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -128,9 +125,12 @@ class _Loops:
         return (self.nest.places * -(-self.pieces // x), wanted, 1), (x, THREADS // x)
 
     def _rows(self) -> tuple[Dims, tuple[int, int]]:
-        all_ = self.nest.rows * self.pieces
-        x = max(min(_power(all_), THREADS), 32)
-        return (self.nest.places, -(-all_ // (x * self.nest.unrolled)), 1), (x, 1)
+        """Threads read what is side by side; those that a short sum needs not have another."""
+        all_, at_once = self.nest.rows * self.pieces, self.nest.unrolled
+        x = max(min(_power(all_), _ACROSS), min(_power(-(-all_ // at_once)), THREADS))
+        height = THREADS // x
+        parts = max(all_ // (x * at_once * _TURNS), 1)
+        return (-(-self.nest.places // height), parts, 1), (x, height)
 
     def _last(self, part: Any, k: int, parts: int) -> Nest:
         """Return the loops that add up the parts of one result."""
@@ -150,7 +150,8 @@ class _Loops:
             Memory(out.array, out.address, tuple(strides), written=True),
         ]
         sum_ = copy(argument("part"))
-        return Nest(tuple(sizes), memories, {"part": 0}, [(sum_, 1)], at, [True])
+        writes = [(sum_, 1)]
+        return Nest(tuple(sizes), memories, {"part": 0}, writes, at, [True], nest.join)
 
 
 def _power(number: int) -> int:

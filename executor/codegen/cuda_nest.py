@@ -41,6 +41,7 @@ class Nest:
     writes: list[tuple[Expr, int]]
     lead: int = 0  # leading dimensions over which nothing is summed, where something is
     summed: list[bool] = field(default_factory=list)  # by write
+    join: str = "Sum"  # of what is summed: a class of reduce.cuh
 
     @staticmethod
     def of(
@@ -48,9 +49,10 @@ class Nest:
         outputs: Sequence[tuple[Expr, Any]],
         arrays: Mapping[str, Any],
         shape: tuple[int, ...],
+        join: str = "Sum",
     ) -> Nest:
         """Return the loops over all elements of a shape."""
-        nest = Nest(shape, [], {}, [])
+        nest = Nest(shape, [], {}, [], join=join)
         nest.reads = {name: nest._memory(dev, array) for name, array in arrays.items()}
         for expression, out in outputs:
             k = nest._memory(dev, out)
@@ -125,8 +127,8 @@ class Nest:
 
     @property
     def unrolled(self) -> int:
-        """How many pieces a thread has under way at once."""
-        return 4 if len(self.read) <= 3 else 2
+        """How many pieces a thread has under way at once; of bytes, 16 a piece, registers hold few."""
+        return min(4 if len(self.read) <= 3 else 2, 32 // self.width())
 
     def strided(self) -> list[tuple[int, int]]:
         """Return for which memories and dimensions a stride is told: neither 0 nor, innermost, 1."""
@@ -146,7 +148,7 @@ class Nest:
             for k, m in enumerate(self.memories)
         )
         what = tuple((expression.form, k) for expression, k in self.writes)
-        return what, memories, tuple(self.reads.items()), tuple(self.summed), self.lead
+        return what, memories, tuple(self.reads.items()), tuple(self.summed), self.lead, self.join
 
     def index(self) -> str:
         """Return the type that holds every offset."""

@@ -69,10 +69,21 @@ class Text:
             taken.append(f"{nest.total(j) if nest.summed[j] else nest.held(k)}& r{j}")
         body = [*lines]
         body += [
-            f"r{j} {'+=' if nest.summed[j] else '='} {text};" for j, text in enumerate(results)
+            self._joined(f"r{j}", text) if nest.summed[j] else f"r{j} = {text};"
+            for j, text in enumerate(results)
         ]
         head = f"static __device__ __forceinline__ void one({', '.join(taken)})"
         return f"{head} {{\n{_indented(body)}\n}}\n"
+
+    def _joined(self, total: str, more: str) -> str:
+        if self.nest.join == "Sum":
+            return f"{total} += {more};"
+        return f"{total} = {self.nest.join}::join({total}, {more});"
+
+    def _none(self, j: int) -> str:
+        """Return what nothing is joined to."""
+        kind = self.nest.total(j)
+        return "0" if self.nest.join == "Sum" else f"{self.nest.join}::none<{kind}>()"
 
     def kernel(self) -> CudaKernel:
         """Return the kernel: its arguments are the memories, parts, sizes, strides and constants."""
@@ -87,13 +98,13 @@ class Text:
         arguments += [(self.index, f"s{k}_{d}") for k, d in self.nest.strided()]
         arguments += [(c.kind, c.name) for c in self.constants]
         name, body = {
-            "columns": ("sum_columns", self._columns),
-            "rows": ("sum_rows", self._rows),
+            "columns": (f"{nest.join.lower()}_columns", self._columns),
+            "rows": (f"{nest.join.lower()}_rows", self._rows),
             "": ("elementwise", self._flat if self.depth == 1 else self._grid),
         }[nest.sums]
-        return CudaKernel(
-            name, tuple(arguments), _indented(body()), (SCALAR_SOURCE,), self.definitions, THREADS
-        )
+        includes = (SCALAR_SOURCE, *(() if nest.join == "Sum" else ("reduce.cuh",)))
+        text = _indented(body())
+        return CudaKernel(name, tuple(arguments), text, includes, self.definitions, THREADS)
 
     # ---- parts that all loops have -----------------------------------------------------------------------
 
@@ -262,7 +273,8 @@ class Text:
 
     def _totals(self) -> list[str]:
         return [
-            f"{self.nest.total(j)} a{j}[{self.width}] = {{}};"
+            f"{self.nest.total(j)} a{j}[{self.width}]; "
+            f"for (int i = 0; i < {self.width}; i++) a{j}[i] = {self._none(j)};"
             for j, summed in enumerate(self.nest.summed)
             if summed
         ]
@@ -313,7 +325,7 @@ class Text:
             "    __syncthreads();",
             "    if (threadIdx.y < half)",
             f"      for (int i = 0; i < {width}; i++)",
-            f"        {slot} += held[i * {THREADS} + own + half * x];",
+            f"        {self._joined(slot, f'held[i * {THREADS} + own + half * x]')}",
             "  }",
             "  __syncthreads();",
             "  if (threadIdx.y == 0 && c < pieces)",
@@ -322,38 +334,41 @@ class Text:
         ]
 
     def _rows(self) -> list[str]:
-        """A block adds up all that belongs to one sum, or its part of it."""
+        """Threads beside each other add up all that belongs to one sum, or their block's part of it."""
         rows = range(self.nest.lead, self.inner)
+        count = " * ".join(f"n{d}" for d in range(self.nest.lead)) or "1"
         lines = [
             self._pieces(),
-            f"const {self.index} place = blockIdx.x, step = gridDim.y * blockDim.x;",
+            f"const {self.index} at = ({self.index})blockIdx.x * blockDim.y + threadIdx.y, places = {count};",
+            f"const {self.index} place = at < places ? at : places - 1, step = gridDim.y * blockDim.x;",
             f"const {self.index} all = {' * '.join([f'n{d}' for d in rows] + ['pieces'])};",
+            f"const {self.index} end = at < places ? all : 0;",
             *self._at_place(),
             *self._totals(),
         ]
         base = {k: f"b{k}" for k in range(len(self.nest.memories))}
         own = f"({self.index})blockIdx.y * blockDim.x + threadIdx.x"
-        lines += self._several(own, "all", rows, base, "c" if rows else "t")
+        lines += self._several(own, "end", rows, base, "c" if rows else "t")
         return [*lines, *self._in_turn(self._row_sum, THREADS)]
 
     def _row_sum(self, j: int) -> list[str]:
         k = self.nest.writes[j][1]
         target, kind = f"m{k}[b{k}]", self.nest.total(j)
-        value = f"element<{self.nest.held(k)}>(held[0])"
+        value = f"element<{self.nest.held(k)}>(*held)"
         if self.parted:
-            target, value = f"part{j}[({self.index})blockIdx.y * gridDim.x + place]", "held[0]"
+            target, value = f"part{j}[({self.index})blockIdx.y * places + place]", "*held"
         return [
             "{",
-            f"  {kind}* held = ({kind}*)room;",
-            f"  {kind} mine = 0;",
-            f"  for (int i = 0; i < {self.width}; i++) mine += a{j}[i];",
-            "  held[threadIdx.x] = mine;",
+            f"  {kind}* held = ({kind}*)room + threadIdx.y * blockDim.x + threadIdx.x;",
+            f"  {kind} mine = a{j}[0];",
+            f"  for (int i = 1; i < {self.width}; i++) {self._joined('mine', f'a{j}[i]')}",
+            "  *held = mine;",
             "  for (int half = blockDim.x / 2; half > 0; half /= 2) {",
             "    __syncthreads();",
-            "    if (threadIdx.x < half) held[threadIdx.x] += held[threadIdx.x + half];",
+            f"    if (threadIdx.x < half) {self._joined('*held', 'held[half]')}",
             "  }",
             "  __syncthreads();",
-            f"  if (threadIdx.x == 0) {target} = {value};",
+            f"  if (threadIdx.x == 0 && at < places) {target} = {value};",
             "}",
         ]
 

@@ -23,6 +23,7 @@ from .cublaslt.product import product
 from .cuda.by_index import Sums, inside, picked
 from .cuda.copies import filled, moved
 from .cuda.elementwise import CUDA
+from .cuda.reduction import reduced
 from .cuda.sequences import row_of_largest, sequence_of
 from .loops import by_index
 from .loops.elementwise import NUMBA
@@ -98,6 +99,12 @@ def _cuda_matmul(dev: Device, x: Array, y: Array, out: Array) -> list[Step]:
     return product(dev, x, y, out) if x.size else filled(dev, out, 0)
 
 
+def _cuda_extreme(
+    dev: Device, name: str, x: Array, axes: tuple[int, ...], out: Array
+) -> list[Step]:
+    return reduced(dev, name.capitalize(), x, out, axes)
+
+
 def _copies(alike: Copy) -> Copy:
     """Return the copy between arrays of one type, or of two: an array call."""
 
@@ -125,6 +132,7 @@ CUDA_MEANS = Means(
     inside=inside,
     sequence_of=_cuda_sequence_of,
     matmul=_cuda_matmul,
+    extreme=_cuda_extreme,
 )
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from ...strategies.types import VarType
+from . import formula as f
 from .lod import no_sequences
 from .operands import Input, Inputs, Offsets, Operands, Output, Positive, Unary, named
 from .registry import Grad, Inference, Op, Spec, Specs, define, in_steps
@@ -259,11 +262,19 @@ class OneHot(Unary):
     allow_out_of_range: bool = False
 
 
+def one_hot(a: OneHot) -> f.Results:
+    """1 at the index, 0 elsewhere; a row of 0 for an index outside ``depth``, if that is allowed."""
+    x = a.x if a.allow_out_of_range else f.checked(a.x, a.depth, "index", "classes")
+    hot = f.equal(x.reshape(*a.out.shape[:-1], 1), np.arange(a.depth, dtype=a.x.dtype))
+    return {"out": hot.astype(a.out.dtype)}
+
+
 for _name, _dims in (("one_hot", (4, 1)), ("one_hot_v2", (4,))):
     define(
         _name,
         OneHot,
         one_hot_shape,
+        formula=one_hot,
         numbers={"depth_tensor": "depth"},
         samples=(
             sample({"X": integers(*_dims, high=5)}, depth=5),

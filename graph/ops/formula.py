@@ -336,7 +336,7 @@ def _row_sums(index: Term, values: Term, rows: int) -> Term:
     return Term("row_sums", [index, values], shape, values.dtype)
 
 
-def checked(index: Array, limit: int, what: str, of: str = "rows", op: str = "") -> Array:
+def checked(index: Array, limit: int, what: str = "index", of: str = "rows", op: str = "") -> Array:
     """Return whole numbers that must lie in 0 .. ``limit`` - 1; a step fails otherwise.
 
     ``what`` names one of them in the error, ``of`` what they count; ``op`` is named, or the op that computes.

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...strategies.types import INTEGERS, VarType
+from . import formula as f
 from .lod import no_sequences, sliced
-from .operands import Gradient, Input, Inputs, Operands, Output, Unary
+from .operands import Array, Gradient, Input, Inputs, Operands, Output, Unary
 from .registry import Inference, Lying, Op, Specs, define, in_steps
 from .rules import (
     as_many,
@@ -206,8 +207,22 @@ def gather_nd_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape((*index.shape[:-1], *x.shape[index.shape[-1] :]) or (1,), x)}
 
 
+def places(x: Array, index: Array) -> Array:
+    """Return the numbers of the elements (or slices) of X that the rows of Index name."""
+    numbers = f.full(index.shape[:-1], 0, np.int64)
+    for k, size in enumerate(x.shape[: index.shape[-1]]):
+        numbers = numbers * size + f.checked(index[..., k], size).astype(np.int64)
+    return numbers
+
+
 class GatherNd(Unary):
     index: Input
+
+
+def gather_nd(a: GatherNd) -> f.Results:
+    depth = a.index.shape[-1]
+    rows = a.x.reshape(product(a.x.shape[:depth]), *a.x.shape[depth:])
+    return {"out": f.take(rows, places(a.x, a.index)).reshape(a.out.shape)}
 
 
 class GatherNdGrad(GatherNd, Gradient, reads="*"): ...
@@ -217,6 +232,7 @@ define(
     "gather_nd",
     GatherNd,
     gather_nd_shape,
+    formula=gather_nd,
     linear=("X",),
     samples=(
         sample({"X": normal(3, 4), "Index": integers(5, 2, high=3)}),

@@ -8,10 +8,11 @@ import numpy as np
 
 from ...strategies.types import INTEGERS
 from . import formula as f
+from .indexing import places
 from .lod import no_sequences
 from .operands import Input, Inputs, Operands, Output, Positive, Unary
 from .registry import Inference, Op, Specs, define, slope
-from .rules import match, merge_dims, normal_axis, of_shape, one_dtype, same
+from .rules import match, merge_dims, normal_axis, of_shape, one_dtype, product, same
 from .samples import integers, normal, sample
 from .shapes import Sized
 
@@ -148,6 +149,14 @@ class ScatterNdAdd(Unary):
     updates: Input
 
 
+def scatter_nd_add(a: ScatterNdAdd) -> f.Results:
+    """What is named twice gets both."""
+    numbers = places(a.out, a.index)  # its gradients know that shape, not always that of X
+    updates = a.updates.reshape(*numbers.shape, *a.out.shape[a.index.shape[-1] :])
+    added = f.row_sums(numbers, updates, product(a.out.shape[: a.index.shape[-1]]))
+    return {"out": a.x + added.reshape(a.out.shape)}
+
+
 class ScatterNdAddGrad(ScatterNdAdd, reads="index updates"):
     d_out: Input
     d_x: Output | None
@@ -158,6 +167,7 @@ define(
     "scatter_nd_add",
     ScatterNdAdd,
     scatter_nd_add_shape,
+    formula=scatter_nd_add,
     in_place={"Out": "X"},
     samples=(
         sample({"X": normal(3, 4), "Index": integers(5, 2, high=3), "Updates": normal(5)}),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rowlock.executor.cuda import cudnn
 from rowlock.executor.cuda.dnn import Convolution, Graph
 from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ir.capabilities import CHANNELS_LAST, IN_ORDER
@@ -29,8 +29,8 @@ from tests.ops.harness import infer, laid_out, specs_of
 pytestmark = [
     needs_compiler,
     pytest.mark.skipif(
-        importlib.util.find_spec("cudnn") is None or shutil.which("gcc") is None,
-        reason="cuDNN's frontend, or gcc, is not installed",
+        not cudnn.version() or shutil.which("gcc") is None,
+        reason="cuDNN, its frontend or gcc is not installed",
     ),
 ]
 BATCH = 64

@@ -31,6 +31,16 @@ SPIN = CudaKernel(
     while (now - began < (unsigned long long)nanoseconds);""",
 )
 
+TURNED = """
+  __shared__ int kept[128];
+  const int t = threadIdx.x, other = {other};
+  kept[t] = t + 1;
+  {barrier}
+  out[t] = kept[other];
+  {barrier}
+  kept[t] = 0;"""
+BEYOND, WITHIN = "blockDim.x - 1 - t", "t ^ 1"  # another warp, another lane
+
 
 def on_gpu(runtime: Runtime, values: Any) -> Any:
     array = np.asarray(values)
@@ -53,6 +63,40 @@ def test_a_captured_graph_does_each_time_what_its_calls_do(runtime: Runtime) -> 
         graph()
         np.testing.assert_array_equal(download(runtime, y), turn)
         np.testing.assert_array_equal(download(runtime, z), turn + 1)
+
+
+@pytest.mark.parametrize("other", [BEYOND, WITHIN])
+@pytest.mark.parametrize("barrier", ["__syncthreads();", "__syncwarp();", ""])
+def test_a_missing_barrier_is_seen_on_a_simulated_gpu(
+    runtime: Runtime, other: str, barrier: str
+) -> None:
+    """Of two launches one begins with the last thread; a warp does not wait for others of its own accord."""
+    if runtime.name == "cupy":
+        pytest.skip("threads of a GPU may come in any order")
+    text = TURNED.format(other=other, barrier=barrier)
+    kernel = CudaKernel("turned", (("int*", "out"),), text, block=128, definitions="// block_")
+    results = []
+    for _ in range(2):
+        out = on_gpu(runtime, np.zeros(128, "i4"))
+        runtime.execute([runtime.launch(kernel, (1, 1, 1), (128, 1, 1), [out])])
+        results.append(download(runtime, out))
+    t = np.arange(128)
+    right = 1 + (127 - t if other == BEYOND else t ^ 1)
+    enough = barrier == "__syncthreads();" or (barrier and other == WITHIN)
+    assert all((out == right).all() for out in results) == bool(enough)
+
+
+def test_blocks_that_need_each_other_are_seen_on_a_simulated_gpu(runtime: Runtime) -> None:
+    if runtime.name == "cupy":
+        pytest.skip("blocks of a GPU may come in any order")
+    text = "out[blockIdx.x] = blockIdx.x ? out[blockIdx.x - 1] + 1 : 1;"
+    kernel = CudaKernel("chained", (("int*", "out"),), text, block=32)
+    results = []
+    for _ in range(2):
+        out = on_gpu(runtime, np.zeros(8, "i4"))
+        runtime.execute([runtime.launch(kernel, (8, 1, 1), (1, 1, 1), [out])])
+        results.append(download(runtime, out).tolist())
+    assert sorted(results) == [[1] * 8, [*range(1, 9)]]
 
 
 def test_capturing_does_nothing_yet(runtime: Runtime) -> None:

@@ -92,7 +92,7 @@ def array_of(shape: Any, dtype: Any, memory: np.ndarray | None = None) -> HostAr
     size = max(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize, 1)
     if memory is None:
         memory = aligned(size)
-        simulated._allocated[memory.ctypes.data] = size
+        simulated.ALLOCATED[memory.ctypes.data] = size
     unowned = cupy.cuda.UnownedMemory(memory.ctypes.data, size, memory, 0)
     return HostArray(shape, dtype, memptr=cupy.cuda.MemoryPointer(unowned, 0))
 
@@ -101,6 +101,7 @@ class Module(ModuleType):
     """The array module: CuPy's names, NumPy's arithmetic."""
 
     ndarray, ufunc = cupy.ndarray, np.ufunc
+    broadcast_to = staticmethod(cupy.broadcast_to)  # a view
 
     def empty(self, shape: Any, dtype: Any = float) -> HostArray:
         return array_of(shape, dtype)
@@ -127,6 +128,8 @@ class Module(ModuleType):
         return array
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # Python asks
+            raise AttributeError(name)
         assert hasattr(cupy, name), f"CuPy has no {name}"
         fn = getattr(np, name)
         if isinstance(fn, np.ufunc):
@@ -170,6 +173,7 @@ class HostCupy(simulated.SimulatedRuntime):
         assert np.prod(block) <= kernel.block <= 1024, (kernel.name, block)
         for (kind, name), argument in zip(kernel.parameters, arguments, strict=True):
             right = argument is None or isinstance(argument, cupy.ndarray)
+            right = right or (isinstance(argument, np.ndarray) and argument in self._pinned)
             assert right or not kind.endswith("*"), (
                 f"{kernel.name} is given {type(argument)} as {name}"
             )

@@ -170,6 +170,10 @@ PRODUCT, TOTAL = X * Y, [(X * Y, "full"), (X * Y, "y")]
         ((900, 8), (8,)),  # sums in parts
         ((3, 9000), (3, 1)),
         ((2, 3, 5000), (1, 3, 1)),
+        ((37, 3), (37, 1)),  # several sums to a block, of which the last has some
+        ((513, 16), (513, 1)),
+        ((5, 2, 7), (5, 1, 1)),
+        ((300, 49), (300, 1)),
     ],
 )
 def test_operands_broadcast_and_results_are_summed(x: tuple[int, ...], y: tuple[int, ...]) -> None:
@@ -197,6 +201,21 @@ def test_many_sums_take_turns_in_the_memory_of_a_block(
         np.testing.assert_allclose(total, exact * k, rtol=1e-3, atol=5e-2, err_msg=str(k))
     for kernel in kernels.values() if nvrtc.version() else ():
         assert nvrtc.machine_code(kernel, (9, 0))
+
+
+def test_short_sums_share_the_threads_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    dev, launches = gpu(), []
+    runtime = type(dev.cuda)
+    launch = runtime.launch
+
+    def noted(self: Any, kernel: CudaKernel, *others: Any) -> Any:
+        launches.append(others[:2])
+        return launch(self, kernel, *others)
+
+    monkeypatch.setattr(runtime, "launch", noted)
+    x, sums = dev.xp.zeros((1024, 16), "f4"), dev.xp.zeros((1024, 1), "f4")
+    bind_cuda(dev, [(e.copy(X), sums)], {"x": x})
+    assert launches == [((16, 1, 1), (4, 64, 1))]  # four threads load a row of four vectors
 
 
 def test_sums_over_different_dimensions_take_a_kernel_each() -> None:

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rowlock.executor.codegen.cuda_launches import MOST, each
 from rowlock.executor.cuda.kernel import CudaKernel
 from rowlock.executor.kernels.cuda.by_index import Sums
 from rowlock.graph.ops.registry import OPS
+from rowlock.strategies.errors import Unsupported
 from tests.conftest import one_of_each
 from tests.ops.cuda_cases import (
     CUDA,
@@ -195,6 +197,13 @@ def test_empty_lists_of_indices() -> None:
     operands = {"X": [x], "Index": [none], "Out@GRAD": [np.zeros((0, 3), "f4")]}
     grad = run(OPS["gather_grad"], operands, dict(op.attrs), **how)["X@GRAD"][0]
     np.testing.assert_array_equal(grad, np.zeros((4, 3)))
+
+
+def test_a_kernel_whose_indices_are_too_short_is_not_bound() -> None:
+    each(gpu(), "few", "", [], MOST - 1)
+    each(gpu(), "many", "", [], MOST, index="long long")
+    with pytest.raises(Unsupported, match="few is for fewer than 2,147,483,648"):
+        each(gpu(), "few", "", [], MOST)
 
 
 def test_every_kernel_compiles_for_a_gpu(launched: Kernels) -> None:

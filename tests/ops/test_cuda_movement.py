@@ -11,6 +11,7 @@ from rowlock.executor.codegen.cuda_launches import divisor
 from rowlock.executor.cuda.kernel import CudaKernel
 from rowlock.executor.kernels.cuda.copies import filled, moved
 from rowlock.graph.ops.registry import OPS
+from rowlock.strategies.types import VarType
 from tests.conftest import one_of_each
 from tests.ops.cuda_cases import (
     CUDA,
@@ -88,6 +89,14 @@ def test_a_view_is_filled_and_nothing_beside_it() -> None:
     whole = gpu().xp.zeros((6, 20, 34), "i2")
     work(filled(gpu(), whole[::2, 3:9, 1:], -7))
     assert int((whole == -7).sum()) == 3 * 6 * 33 == int((whole[::2, 3:9, 1:] == -7).sum())
+
+
+def test_whole_numbers_are_filled_with_all_their_digits() -> None:
+    op = OPS["fill_constant"]
+    number = 2**62 + 1
+    attrs = {**op.attrs, "shape": [3], "dtype": int(VarType.INT64), "str_value": str(number)}
+    (result,) = run(op, {}, attrs, dev=gpu(), **CUDA)["Out"]
+    assert result.tolist() == [number] * 3
 
 
 def test_what_lies_in_one_piece_is_copied_as_such() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from rowlock.executor.cuda.kernel import CudaKernel
 from rowlock.executor.cuda.runtime import Properties
-from rowlock.executor.kernels.cuda.rows import share_columns
+from rowlock.executor.kernels.cuda.rows import share_rows
 from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ops.registry import OPS
 from tests.conftest import one_in, one_of_each
@@ -141,6 +141,29 @@ def test_rows_of_any_length_have_a_loss(rows: int, width: int) -> None:
     assert_near(slopes["Logits"][0], expected["Logits"][0], "Logits")
 
 
+def test_long_rows_that_are_read_once_are_not_kept() -> None:
+    """Many take few threads each, so that blocks lie side by side; few take as many as there can be."""
+    assert share_rows(16_384, 50_304, 8, together=0) == (256, 8, 0, 16_384, 256)
+    assert share_rows(16, 50_304, 8, together=0) == (1024, 8, 0, 16, 1024)
+    assert share_rows(16_384, 768, 8, together=0).vectors == 3  # a warp has room for them
+
+
+@pytest.mark.parametrize("name", ["softmax_with_cross_entropy", "cross_entropy_of_scores"])
+def test_a_long_row_that_is_read_once_has_its_loss(name: str) -> None:
+    """Scores that grow along the row, such as are masked, and one that is not a number."""
+    x = np.linspace(-500, 300, 4 * 3000).reshape(4, 3000).astype("f4")
+    x[1, :2990] = x[2, 1:] = -np.inf
+    x[3, 1700] = np.nan
+    labels = np.array([[2999], [2995], [0], [7]])
+    op = OPS[name]
+    inputs = {"Logits": [x], "Label": [labels]}
+    exact = run(op, narrowed(inputs, "f8"), dict(op.attrs))
+    results = run(op, inputs, dict(op.attrs), dev=gpu(), **CUDA)
+    for slot in {"Loss", "LogSum"} & results.keys():
+        np.testing.assert_allclose(results[slot][0], exact[slot][0], rtol=2e-6)
+    assert np.isnan(results["Loss"][0]).tolist() == [[False], [False], [False], [True]]
+
+
 def test_the_best_are_found_in_long_rows_and_across() -> None:
     x = rng.integers(0, 50, (3, 5000)).astype("f4")  # many are equal: the first wins
     (best,) = run(OPS["arg_max"], {"X": [x]}, dict(OPS["arg_max"].attrs), dev=gpu(), **CUDA)["Out"]
@@ -172,18 +195,6 @@ def test_a_loss_and_its_gradient_are_one_launch_each() -> None:
     assert len(bind(op.type, *forward, dict(op.attrs), gpu(), "cuda")) == 1
     back = ({"Label": [labels], "Softmax": [x], "Loss@GRAD": [loss]}, {"Logits@GRAD": [x]})
     assert len(bind(f"{op.type}_grad", *back, dict(op.attrs), gpu(), "cuda")) == 1
-
-
-@pytest.mark.parametrize("width", [1, 3, 64, 128, 768, 50_304])
-@pytest.mark.parametrize("rows", [1, 500, 4096, 1 << 20])
-def test_columns_are_cut_so_that_one_more_cut_puts_them_together(rows: int, width: int) -> None:
-    for size in (1, 4, 8):
-        if width % size:
-            continue
-        first = share_columns(1, rows, width, size, few=True)
-        assert first.chunks * first.chunk >= rows > (first.chunks - 1) * first.chunk
-        assert first.grid[0] * first.across * size >= width
-        assert share_columns(1, first.chunks, width, min(size, 4), few=True).chunks == 1
 
 
 def test_every_kernel_compiles_for_a_gpu(launched: dict[str, CudaKernel]) -> None:

@@ -42,30 +42,6 @@ struct Any {
   template <class A> static EVERYWHERE A join(A a, A b) { return a || b; }
 };
 
-// What an element counts as.
-struct Itself {
-  template <class A> static EVERYWHERE A of(A x) { return x; }
-};
-struct Square {
-  template <class A> static EVERYWHERE A of(A x) { return x * x; }
-};
-struct Finite {
-  template <class A> static EVERYWHERE A of(A x) { return x - x == (A)0; }
-};
-struct NotNumber {
-  template <class A> static EVERYWHERE A of(A x) { return x != x; }
-};
-struct Infinite {
-  template <class A> static EVERYWHERE A of(A x) { return x == x && x - x != (A)0; }
-};
-
-template <class A> struct Scaled {
-  static EVERYWHERE A by(A x, A factor) { return x * factor; }
-};
-template <> struct Scaled<long long> {  // the mean of whole numbers: what is behind the point is dropped
-  static EVERYWHERE long long by(long long x, long long divisor) { return x / divisor; }
-};
-
 // ---- threads ---------------------------------------------------------------------------------------------
 // All threads of the group call these, and all of them get the result. A group is a warp (G = 32) or a block.
 template <class Op, class A> EVERYWHERE A warp_join(A v) {
@@ -183,30 +159,6 @@ EVERYWHERE A block_fold(const Row<T, G, V, N>& x, const Row<U, G, V, N>& y, int 
   return block_or_warp_join<G, Op>(found);
 }
 
-// out[r, chunk] = what Op makes of a part of row r; of all of it if there is one chunk.
-template <class Op, class Of, class T, class A, class R, int G, int V>
-EVERYWHERE void block_reduce_rows(const T* x, R* out, long long rows, long long width, long long chunks,
-                                  long long chunk, A factor) {
-  for (long long r = first_row<G>(); r < rows * chunks; r += rows_at_once<G>()) {
-    const long long row = chunks == 1 ? r : r / chunks, begin = (r - row * chunks) * chunk;
-    const T* from = x + row * width;
-    const long long end = min(begin + chunk, width);
-    A found[V];
-#pragma unroll
-    for (int j = 0; j < V; j++) found[j] = Op::template none<A>();
-#pragma unroll 4
-    for (long long at = begin + thread_of_group<G>() * V; at < end; at += G * V) {
-      const Vec<T, V> v = load_vec<V>(from + at);
-#pragma unroll
-      for (int j = 0; j < V; j++) found[j] = Op::template join<A>(found[j], Of::template of<A>((A)wide(v.at[j])));
-    }
-#pragma unroll
-    for (int j = 1; j < V; j++) found[0] = Op::template join<A>(found[0], found[j]);
-    const A all = block_or_warp_join<G, Op>(found[0]);
-    if (thread_of_group<G>() == 0) out[r] = element<R>(Scaled<A>::by(all, factor));
-  }
-}
-
 // ---- columns ---------------------------------------------------------------------------------------------
 // Join M values of LX * W columns down the 256 / LX rows of threads; thread (x, 0) gets the result. M has a
 // static function `join`.
@@ -244,35 +196,3 @@ template <int V_, int LX_> struct Columns {
   EVERYWHERE int channel(int j) const { return column + j; }
   EVERYWHERE bool writes() const { return threadIdx.x < LX && column < width; }
 };
-
-template <class Op, class A> struct One {
-  A value;
-  static EVERYWHERE One join(One a, One b) { return {Op::template join<A>(a.value, b.value)}; }
-};
-
-// out[o, chunk, i] = what Op makes of x[o, rows of the chunk, i].
-template <class Op, class Of, class T, class A, class R, int V, int LX>
-EVERYWHERE void block_reduce_columns(const T* x, R* out, long long outer, long long rows, long long width,
-                                     long long chunk, A factor) {
-  typedef One<Op, A> M;
-  const Columns<V, LX> tile(rows, width, chunk);
-  for (long long o = blockIdx.z; o < outer; o += gridDim.z) {
-    const T* from = x + o * rows * width;
-    M found[V];
-#pragma unroll
-    for (int j = 0; j < V; j++) found[j].value = Op::template none<A>();
-#pragma unroll 4
-    for (long long k = tile.next; k < tile.end; k += tile.LY) {
-      const Vec<T, V> v = load_vec<V>(from + tile.at(k));
-#pragma unroll
-      for (int j = 0; j < V; j++)
-        found[j].value = Op::template join<A>(found[j].value, Of::template of<A>((A)wide(v.at[j])));
-    }
-    block_join_down<M, LX, V>(found);
-    if (tile.writes()) {
-      R* to = out + (o * gridDim.y + blockIdx.y) * width;
-#pragma unroll
-      for (int j = 0; j < V; j++) to[tile.channel(j)] = element<R>(Scaled<A>::by(found[j].value, factor));
-    }
-  }
-}

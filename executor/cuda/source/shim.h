@@ -1,6 +1,7 @@
 // Compiles kernels as C++ and runs them on the host, a block after the other. Threads of a block that wait for
 // each other are fibers, so __syncthreads, __shared__ and warp shuffles behave as on a GPU; others run in turn.
-// Threads take turns in order: a missing barrier between warps may go unseen.
+// A warp goes as far as it can before the next one begins, and every other launch begins with the last block, warp
+// and thread: where a barrier is missing, one of two launches reads too early.
 #pragma once
 #define ROWLOCK_ON_HOST 1
 #include <math.h>
@@ -45,7 +46,14 @@ struct f16; struct bf16;
 float wide(f16); f16 narrow_f16(float); bf16 narrow_bf16(float);
 
 // ---- threads of a block ----------------------------------------------------------------------------------
-struct Fiber { ucontext_t start; jmp_buf at; char* stack; bool begun, done; unsigned long long lane; unsigned token; };
+struct Fiber {
+  ucontext_t start;
+  jmp_buf at;
+  char* stack;
+  bool begun, done, waits;  // for all threads of the block
+  unsigned long long lane;
+  unsigned token;
+};
 static const unsigned FIBER_STACK = 64 << 10;
 static thread_local Fiber* fibers_;
 static thread_local unsigned fiber_, threads_;
@@ -57,7 +65,10 @@ static inline void pause_() {
   if (!fibers_) return;
   if (!_setjmp(fibers_[fiber_].at)) _longjmp(scheduler_, 1);
 }
-static inline void __syncthreads() { pause_(); }
+static inline void __syncthreads() {
+  if (fibers_) fibers_[fiber_].waits = true;
+  pause_();
+}
 static inline void __syncwarp(unsigned = 0xffffffffu) { pause_(); }
 
 static inline unsigned long long exchange_(unsigned long long mine, unsigned from) {
@@ -82,10 +93,10 @@ template <class T> static inline T __shfl_sync(unsigned, T v, int lane, int = 32
 }
 static inline int __syncthreads_or(int p) {
   fibers_[fiber_].token = p != 0;
-  pause_();
+  __syncthreads();
   int any = 0;
   for (unsigned i = 0; i < threads_; i++) any |= (int)fibers_[i].token;
-  pause_();
+  __syncthreads();
   return any;
 }
 static inline unsigned __ballot_sync(unsigned, int p) {
@@ -133,19 +144,40 @@ static void switch_to_(unsigned i) {
   makecontext(&f.start, fiber_main_, 0);
   setcontext(&f.start);
 }
+static thread_local bool backwards_;  // the last block, warp and thread begin
+static inline unsigned in_turn_(unsigned i, unsigned count) { return backwards_ ? count - 1 - i : i; }
+
+// Let the threads of a warp go until all wait for the block, or are done; tell whether any went.
+static bool run_warp_(unsigned first) {
+  const unsigned lanes = threads_ - first < 32 ? threads_ - first : 32;
+  bool any = false;
+  for (bool more = true; more;) {
+    more = false;
+    for (unsigned k = 0; k < lanes; k++) {
+      Fiber& f = fibers_[first + in_turn_(k, lanes)];
+      if (f.done || f.waits) continue;
+      switch_to_(&f - fibers_);
+      any = true;
+      more |= !f.done && !f.waits;
+    }
+  }
+  return any;
+}
 static void run_block_(bool barriers) {
   if (!barriers) {
-    for (unsigned i = 0; i < threads_; i++) {
+    for (unsigned k = 0; k < threads_; k++) {
+      const unsigned i = in_turn_(k, threads_);
       threadIdx = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
       body_(arguments_);
     }
     return;
   }
+  const unsigned warps = (threads_ + 31) / 32;
   for (unsigned i = 0; i < threads_; i++) fibers_[i].begun = fibers_[i].done = false;
   for (bool any = true; any;) {
     any = false;
-    for (unsigned i = 0; i < threads_; i++)
-      if (!fibers_[i].done) { switch_to_(i); any = true; }
+    for (unsigned i = 0; i < threads_; i++) fibers_[i].waits = false;
+    for (unsigned w = 0; w < warps; w++) any |= run_warp_(32 * in_turn_(w, warps));
   }
 }
 static void launch_(const unsigned* dims, bool barriers, void (*body)(void**), void** arguments) {
@@ -160,9 +192,13 @@ static void launch_(const unsigned* dims, bool barriers, void (*body)(void**), v
     stacks = (char*)malloc((size_t)threads_ * FIBER_STACK);
     for (unsigned i = 0; i < threads_; i++) fibers_[i].stack = stacks + (size_t)i * FIBER_STACK;
   }
-  for (unsigned z = 0; z < dims[2]; z++)
-    for (unsigned y = 0; y < dims[1]; y++)
-      for (unsigned x = 0; x < dims[0]; x++) { blockIdx = {x, y, z}; run_block_(barriers); }
+  const unsigned long long blocks = (unsigned long long)dims[0] * dims[1] * dims[2];
+  for (unsigned long long k = 0; k < blocks; k++) {
+    const unsigned long long b = backwards_ ? blocks - 1 - k : k;
+    blockIdx = {(unsigned)(b % dims[0]), (unsigned)(b / dims[0] % dims[1]), (unsigned)(b / dims[0] / dims[1])};
+    run_block_(barriers);
+  }
+  backwards_ = !backwards_;
   free(fibers_);
   free(stacks);
   fibers_ = 0;

@@ -26,21 +26,44 @@ EVERYWHERE void block_softmax_grad(const T* out, const T* d_out, T* d_x, long lo
   }
 }
 
+// The largest score of a row and the sum of exp(x - largest). A long row is read once: when a larger score comes, what
+// was added up before is scaled.
+template <class A, class T, int G, int V, int N>
+EVERYWHERE A block_sum_exp(const Row<T, G, V, N>& row, int width, A& most) {
+  if constexpr (G == 1 || N > 0) {
+    const A largest = most = row.template block_fold<Max, A>(width, [](A v, int) { return v; });
+    return row.template block_fold<Sum, A>(width, [=](A v, int) { return exp(v - largest); });
+  } else {
+    const A least = Limits<A>::least();
+    A own = least, sum = 0;
+    over_row<G, V, N>(width, [&](int i, int at) {
+      const Vec<T, V> v = row.get(i, at);
+      A larger = own;
+#pragma unroll
+      for (int j = 0; j < V; j++) larger = Max::join(larger, (A)wide(v.at[j]));
+      const A from = larger == least ? (A)0 : larger;  // infinities have no difference
+      sum *= exp(own - from);
+#pragma unroll
+      for (int j = 0; j < V; j++) sum += exp((A)wide(v.at[j]) - from);
+      own = larger;
+    });
+    most = block_or_warp_join<G, Max>(own);
+    return block_or_warp_join<G, Sum>(own == least ? sum : sum * exp(own - most));
+  }
+}
+
 // Write a row's loss, log(sum exp(x - max)) - (x - max)[label]: no logarithm of a rounded softmax. Return the sum.
-template <class A, int G, int V, class Row, class R>
-EVERYWHERE A block_row_loss(const Row& row, long long label, R* loss, A& most, long long* word,
+template <class A, class T, int G, int V, int N, class R>
+EVERYWHERE A block_row_loss(const Row<T, G, V, N>& row, long long label, R* loss, A& most, long long* word,
                             volatile long long* noted, int assertion, int width, long long ignored) {
-  const A largest = most = row.template block_fold<Max, A>(width, [](A v, int) { return v; });
-  A picked = 0;
-  const A all = row.template block_fold<Sum, A>(width, [&](A v, int column) {
-    if (column == label) picked = v - largest;
-    return exp(v - largest);
-  });
-  // The thread that met the label has the loss; no thread meets one that does not count, or is wrong.
-  const bool counts = label != ignored, known = label >= 0 && label < width;
-  const bool met = G == 1 || label / V % G == thread_of_group<G>();
-  if (counts && known ? met : thread_of_group<G>() == 0) *loss = element<R>(counts ? log(all) - picked : (A)0);
-  if (counts && !known && thread_of_group<G>() == 0) refuse(word, noted, assertion, label);
+  const bool counts = label != ignored, known = counts && label >= 0 && label < width;
+  const A score = known ? (A)wide(row.from[label * row.stride]) : (A)0;
+  if constexpr (G == 32) __syncwarp();  // softmax may take the scores' place; blocks have barriers before that
+  const A all = block_sum_exp<A>(row, width, most);
+  if (thread_of_group<G>() == 0) {
+    *loss = element<R>(known ? log(all) - (score - most) : (A)0);
+    if (counts && !known) refuse(word, noted, assertion, label);
+  }
   return all;
 }
 
@@ -52,7 +75,7 @@ EVERYWHERE void block_cross_entropy_of_scores(const T* x, const I* labels, T* so
   for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
     const Row<T, G, V, N> row(x, r, width, stride);
     A most;
-    const A all = block_row_loss<A, G, V>(row, labels[r], loss + r, most, word, noted, assertion, width, ignored);
+    const A all = block_row_loss<A>(row, labels[r], loss + r, most, word, noted, assertion, width, ignored);
     if (softmax) {
       const A share = (A)1 / all;
       write_row<A>(row, softmax, r, width, [=](A v, int) { return power<A>(v - most) * share; });
@@ -68,7 +91,7 @@ EVERYWHERE void block_score_loss(const T* x, const I* labels, R* loss, A* log_su
   for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
     const Row<T, G, V, N> row(x, r, width, stride);
     A most;
-    const A all = block_row_loss<A, G, V>(row, labels[r], loss + r, most, word, noted, assertion, width, ignored);
+    const A all = block_row_loss<A>(row, labels[r], loss + r, most, word, noted, assertion, width, ignored);
     if (thread_of_group<G>() == 0) log_sum[r] = most + log(all);
   }
 }

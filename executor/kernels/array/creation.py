@@ -12,7 +12,6 @@ from ....graph.ops.largest import largest_first
 from ....graph.ops.operands import Unary
 from ...device.device import Device
 from ..registry import Step, kernel
-from .indexing import checked_rows
 
 
 @kernel("fill_constant", "fill_constant_batch_size_like", low=True)
@@ -76,17 +75,6 @@ def cast(dev: Device, a: ops.Cast) -> list[Step]:
 def shape(dev: Device, a: ops.Shape) -> Step:
     sizes = dev.xp.asarray(np.array(a.input.shape, np.int32))
     return partial(dev.xp.copyto, a.out, sizes)
-
-
-@kernel("one_hot", "one_hot_v2", low=True)
-def one_hot(dev: Device, a: ops.OneHot) -> list[Step]:
-    """1 at the index, 0 elsewhere; a row of 0 for an index outside ``depth``, if that is allowed."""
-    flat = a.x.reshape(-1, 1)
-    classes = dev.xp.arange(a.depth)
-    mask = a.out.reshape(-1, a.depth)
-    hit = dev.scratch(mask.shape, np.bool_)
-    checks = [] if a.allow_out_of_range else [checked_rows("one_hot", flat, a.depth, "classes")]
-    return [*checks, partial(dev.xp.equal, flat, classes, hit), partial(dev.xp.copyto, mask, hit)]
 
 
 @kernel("top_k", "top_k_at")

@@ -115,20 +115,6 @@ def places_of(dev: Device, x: Array, index: Array, op: str) -> tuple[Any, Any, l
     return rows, places.reshape(-1), steps
 
 
-@kernel("gather_nd", low=True)
-def gather_nd(dev: Device, a: ops.GatherNd) -> list[Step]:
-    rows, places, steps = places_of(dev, a.x, a.index, "gather_nd")
-    target = a.out.reshape(places.size, *rows.shape[1:])
-    return [*steps, taken(dev, rows, places, target)]
-
-
-@kernel("gather_nd_grad")
-def gather_nd_grad(dev: Device, a: ops.GatherNdGrad) -> list[Step]:
-    rows, places, steps = places_of(dev, a.d_x, a.index, "gather_nd_grad")
-    source = a.d_out.reshape(places.size, *rows.shape[1:])
-    return [*steps, partial(a.d_x.fill, 0), partial(dev.xp.add.at, rows, places, source)]
-
-
 @kernel("scatter")
 def scatter(dev: Device, a: ops.Scatter) -> list[Step]:
     """Of rows named twice the last wins, or (without ``overwrite``) their sum takes the place of X's row."""

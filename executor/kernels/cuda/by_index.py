@@ -14,6 +14,7 @@ import numpy as np
 from ....graph.ops.formula import outside
 from ....graph.ops.operands import Array
 from ...codegen.cuda_launches import (
+    MOST,
     Argument,
     Maybe,
     divisors,
@@ -29,7 +30,7 @@ from ...codegen.cuda_launches import (
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .copies import MOST, UNITS, filled, in_order, widest
+from .copies import UNITS, filled, in_order, widest
 
 _TILE, _MOST_TILES = 1024, 128  # positions that one block sorts, unless there were too many blocks
 _BITS = 8  # of a number, that one pass sorts by

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops.operands import Array
-from ...codegen.cuda_launches import divisors, enough_blocks, ints, run
+from ...codegen.cuda_launches import MOST, divisors, enough_blocks, ints, run
 from ...codegen.dimensions import CopyDimension, joined_of_copy
 from ...cuda.runtime import Step
 from ...device.device import Device
@@ -22,7 +22,6 @@ UNITS = {
     8: "unsigned long long",
     16: "ulonglong2",
 }  # bytes -> C type
-MOST = 1 << 31  # indices and strides in kernels are below this
 _IN_FLIGHT = 4  # units that a thread loads before it stores
 _LEAST_TILE = 8  # rows or columns that pay for a tile
 

@@ -11,13 +11,14 @@ from ....graph.ops import expr as e
 from ....graph.ops.operands import Array, Unary
 from ...codegen.cuda_loops import bind_cuda, fill
 from ...device.device import Device
+from ..array.creation import filling
 from ..registry import Step
 from .elementwise import CUDA
 
 
 @CUDA.register("fill_constant", "fill_constant_batch_size_like")
 def fill_constant(dev: Device, a: ops.FillConstant | ops.FillConstantBatchSizeLike) -> list[Step]:
-    return fill(dev, a.out, float(a.str_value) if a.str_value else a.value)
+    return fill(dev, a.out, filling(a.out.dtype, a.value, a.str_value))
 
 
 @CUDA.register("sample_share")

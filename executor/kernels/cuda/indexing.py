@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
-
-from ....graph.ops.creation import OneHot
 from ....graph.ops.embedding import LookupTable, LookupTableGrad, padding_row
-from ....graph.ops.formula import outside
-from ....graph.ops.indexing import Gather, GatherGrad, GatherNd, GatherNdGrad, Scatter, ScatterGrad
+from ....graph.ops.indexing import Gather, GatherGrad, Scatter, ScatterGrad
 from ....graph.ops.operands import Array
-from ...codegen.cuda_launches import divisors, each, ints, longs, read, refusal, written
+from ...codegen.cuda_launches import divisors, each, longs, read, written
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
@@ -49,57 +44,6 @@ def gather_grad(dev: Device, a: GatherGrad) -> list[Step]:
     return [*sums.steps, *sums.into(a.d_x, a.d_out, last=a.overwrite)]
 
 
-def places_of(dev: Device, x: Array, index: Array, op: str) -> tuple[Any, int, list[Step]]:
-    """Number the places that coordinates can name; returns their numbers, and how many places there are.
-
-    The place of a coordinate that is refused is -1.
-    """
-    depth, sizes = index.shape[-1], x.shape[: index.shape[-1]]
-    places = dev.scratch((math.prod(index.shape[:-1]),), np.int32)
-    if not places.size:
-        return places, math.prod(sizes), []
-    arguments = [*read(index=index), *written(places=places)]
-    arguments += ints(**{f"size{k}": size for k, size in enumerate(sizes)})
-    arguments += refusal(dev, *(outside(op, size) for size in sizes)) if depth else []
-    lines = "".join(
-        f"""
-    at = index[(long long)i * {depth} + {k}];
-    place = place * size{k} + (int)at;
-    if (at < 0 || at >= size{k}) {{
-      fits = false;
-      refuse(word, noted, assertion{k or ""}, at);
-    }}"""
-        for k in range(depth)
-    )
-    body = f"""
-    long long at;
-    int place = 0;
-    bool fits = true;{lines}
-    places[i] = fits ? place : -1;"""
-    step = each(dev, "places", body, arguments, places.size, ("assert.cuh",), index="int")
-    return places, math.prod(sizes), [step]
-
-
-@cuda("gather_nd")
-def gather_nd(dev: Device, a: GatherNd) -> list[Step]:
-    """Elements, or slices, of X by their coordinates."""
-    if not a.out.size:
-        return []
-    places, rows, steps = places_of(dev, a.x, a.index, "gather_nd")
-    per = a.out.size // places.size
-    return [*steps, *picked(dev, a.x.reshape(rows, per), places, a.out.reshape(places.size, per))]
-
-
-@cuda("gather_nd_grad")
-def gather_nd_grad(dev: Device, a: GatherNdGrad) -> list[Step]:
-    """Each element gets the sum of what went to its copies."""
-    if not a.d_x.size:
-        return []
-    places, rows, steps = places_of(dev, a.d_x, a.index, "gather_nd_grad")
-    sums = Sums(dev, places, rows)
-    return [*steps, *sums.steps, *sums.into(a.d_x, a.d_out)]
-
-
 @cuda("scatter")
 def scatter(dev: Device, a: Scatter) -> list[Step]:
     """Of rows named twice the last wins, or (without ``overwrite``) their sum takes the place of X's row."""
@@ -131,17 +75,3 @@ def _cleared(dev: Device, ids: Any, target: Array) -> Step:
     arguments = [*written(target=target), *read(ids=ids), *divisors(per=per)]
     arguments += longs(rows=target.shape[0])
     return each(dev, "clear_rows", body, arguments, ids.size * per, ("index.cuh",))
-
-
-@cuda("one_hot", "one_hot_v2")
-def one_hot(dev: Device, a: OneHot) -> list[Step]:
-    """1 at the index, 0 elsewhere; a row of 0 for an index outside ``depth``, if that is allowed."""
-    if not a.out.size:
-        return []
-    body = f"""
-    const unsigned k = over(i, depth_magic, depth_shift);
-    const bool hot = (long long)index[k] == (long long)(i - k * depth);
-    out[i] = element<{c_type(a.out.dtype)}>(hot ? 1 : 0);"""
-    arguments = [*written(out=a.out), *read(index=a.x), *divisors(depth=a.depth)]
-    checks = [] if a.allow_out_of_range else rows_of(dev, "one_hot", a.x, a.depth, "classes")
-    return [*checks, each(dev, "one_hot", body, arguments, a.out.size, ("index.cuh",))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,40 +17,12 @@ from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
 from ..registry import bind
-from .rows import accumulator
+from .rows import Rows, accumulator
 from .support import cuda
 
 _INCLUDES = ("reduce.cuh", "choice.cuh")
 _MOST_CHOSEN = 32  # each is one more look at the row
-_WARP_COLUMNS = 4096
 _MOST_BLOCKS = 1 << 16  # they go round
-
-
-class _Rows:
-    """Rows along an axis, shared out to threads (rows that lie across), warps or blocks."""
-
-    def __init__(self, dev: Device, x: Array, axis: int, *, blocks: bool = True) -> None:
-        axis %= x.ndim
-        self.dev = dev
-        self.width = x.shape[axis]
-        self.stride = math.prod(x.shape[axis + 1 :])
-        self.rows = math.prod(x.shape[:axis]) * self.stride
-        wide = blocks and self.width > _WARP_COLUMNS
-        self.group = 1 if self.stride != 1 else BLOCK if wide else 32
-
-    def launch(
-        self, function: str, kinds: Sequence[str], arrays: Sequence[Argument], *more: Argument
-    ) -> list[Step]:
-        """Return the launch of a function of parameters, rows, width, stride, and more parameters."""
-        at_once = BLOCK // self.group
-        arguments = [
-            *arrays,
-            *longs(rows=self.rows),
-            *ints(width=self.width, stride=self.stride),
-            *more,
-        ]
-        kinds, blocks = (*kinds, str(self.group)), -(-self.rows // at_once)
-        return [_launch(self.dev, function, kinds, arguments, blocks)]
 
 
 def _launch(
@@ -70,9 +41,10 @@ def _choose(
     least: str,
     first: str,
 ) -> list[Step]:
+    rows = Rows(dev, x, axis, together=0)
     arrays = [*read(x=x), *written(out=Maybe(out, x), columns=columns)]
-    kinds = (c_type(x.dtype), c_type(accumulator(x.dtype)), least, first)
-    return _Rows(dev, x, axis).launch("block_choose", kinds, arrays, *ints(count=count))
+    kinds = (c_type(x.dtype), c_type(accumulator(x.dtype)), least, first, str(rows.shared.group))
+    return rows.launch("block_choose", kinds, arrays, _INCLUDES, ints(count=count))
 
 
 def _best(dev: Device, x: Array, out: Array, axis: int, least: str) -> list[Step]:
@@ -149,5 +121,6 @@ def cumsum(dev: Device, a: Cumsum) -> list[Step]:
     t = c_type(a.x.dtype)
     flags = (str(a.exclusive).lower(), str(a.reverse).lower())
     arrays = [*read(x=a.x), *written(out=a.out)]
-    kinds = (t, c_type(accumulator(a.x.dtype)), *flags)
-    return _Rows(dev, a.x, a.axis, blocks=False).launch("warp_running_sums", kinds, arrays)
+    rows = Rows(dev, a.x, a.axis, warps=True)
+    kinds = (t, c_type(accumulator(a.x.dtype)), *flags, str(rows.shared.group))
+    return rows.launch("warp_running_sums", kinds, arrays, _INCLUDES)

@@ -17,13 +17,13 @@ from ....graph.ops.operands import Array
 from ....graph.ops.pool import Pool, PoolGrad
 from ....graph.ops.pool_index import MaxPool, MaxPoolGrad
 from ....strategies.types import FLOATS, INTEGERS
-from ...codegen.cuda_launches import divisors, each, ints, read, written
+from ...codegen.cuda_launches import MOST, divisors, each, ints, read, written
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
 from ..array.pool import Windows, windows_of
 from ..registry import of_types
-from .copies import MOST, moved
+from .copies import moved
 from .support import cuda, floating, on_boundary
 
 # Of an axis: elements of the image, windows, elements of a window, from one window to the next, margin before.

@@ -8,17 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...codegen.cuda_launches import BLOCK
-from ...cuda.runtime import Dims
+from ....graph.ops.operands import Array
+from ...codegen.cuda_launches import BLOCK, Argument, call, ints, longs
+from ...cuda.runtime import Dims, Step
 from ...device.device import Device
 from .support import on_boundary
 
 _VECTOR_BYTES = 16
 _WARP_COLUMNS = 1024  # the longest row that a warp takes
 _MOST_HELD = 8  # vectors of a row that a thread keeps in registers
-_PARTS = 1024  # blocks that a reduction of few results is cut into
-_FEW = 32  # rows that one thread takes
-_MOST_OUTER = 1 << 15  # blocks in the third dimension of a grid
+_PARTS = 1024  # blocks that keep a GPU busy
 
 
 def accumulator(dtype: Any) -> np.dtype[Any]:
@@ -62,7 +61,7 @@ def share_rows(
 ) -> Sharing:
     """Return how to share out rows of ``width`` elements in vectors of ``size``.
 
-    ``together``: rows that a thread keeps in registers at once.
+    ``together``: rows that a thread keeps in registers at once; 0: a long row is looked at once, and not kept.
     """
     count = -(-max(width, 1) // size)
     if width <= _WARP_COLUMNS and count <= 32 * _MOST_HELD:
@@ -70,13 +69,61 @@ def share_rows(
         blocks = max(min(-(-rows * 32 // block), most_blocks), 1)
         return Sharing(32, size, -(-count // 32), blocks, block)
     block = next((b for b in (128, 256, 512) if count <= 4 * b), 1024)
+    if not together:  # several blocks on a multiprocessor, where there are enough
+        block = min(block, BLOCK) if rows >= _PARTS else block
+        return Sharing(block, size, 0, max(min(rows, most_blocks), 1), block)
     vectors = -(-count // block)
     fits = vectors <= 4 or vectors * together <= _MOST_HELD
     return Sharing(block, size, vectors if fits else 0, max(min(rows, most_blocks), 1), block)
 
 
+class Rows:
+    """The rows of an array along an axis; ``shared`` is how threads share them.
+
+    ``others``: arrays whose rows are loaded with them. ``together``: see :func:`share_rows`. ``warps``: a warp
+    takes a row of any length.
+    """
+
+    def __init__(
+        self,
+        dev: Device,
+        x: Array,
+        axis: int,
+        *others: Any,
+        together: int = 1,
+        warps: bool = False,
+    ) -> None:
+        axis %= x.ndim
+        self.dev = dev
+        self.width = x.shape[axis]
+        self.stride = math.prod(x.shape[axis + 1 :])
+        self.rows = math.prod(x.shape[:axis]) * self.stride
+        if self.stride == 1 and not warps:
+            size = vector(dev, self.width, x, *others)
+            self.shared = share_rows(self.rows, self.width, size, together=together)
+        else:  # a thread takes a row that lies across others
+            group = 32 if self.stride == 1 else 1
+            blocks = max(min(-(-self.rows * group // BLOCK), 1 << 16), 1)
+            self.shared = Sharing(group, 1, 0, blocks, BLOCK)
+
+    def launch(
+        self,
+        function: str,
+        kinds: Sequence[str],
+        arrays: Sequence[Argument],
+        includes: tuple[str, ...],
+        more: Sequence[Argument] = (),
+    ) -> list[Step]:
+        """Return the launch of a function of arrays, rows, width, stride and more."""
+        if not self.rows or not self.width:
+            return []
+        sizes = [*longs(rows=self.rows), *ints(width=self.width, stride=self.stride)]
+        how = (self.shared.blocks, includes, self.shared.block)
+        return [call(self.dev, function, kinds, [*arrays, *sizes, *more], *how)]
+
+
 class Tiles(NamedTuple):
-    """How [outer, rows, width] is cut: into tiles of columns, and these into chunks of rows."""
+    """How [rows, width] is cut: into tiles of columns, and these into chunks of rows."""
 
     vector: int
     across: int  # threads side by side
@@ -94,38 +141,19 @@ class Tiles(NamedTuple):
         return f"{self.vector}, {self.across}"
 
 
-def share_columns(outer: int, rows: int, width: int, size: int, *, few: bool = False) -> Tiles:
-    """Return how to cut columns in vectors of ``size``; ``few``: so that one more cut is enough."""
+def share_columns(rows: int, width: int, size: int) -> Tiles:
+    """Return how to cut columns in vectors of ``size``."""
     across = min(32, 1 << (-(-max(width, 1) // size) - 1).bit_length())
     tiles = -(-max(width, 1) // (across * size))
-    down = BLOCK // across
-    if few and rows <= _FEW * down:
-        return Tiles(size, across, max(rows, 1), (tiles, 1, min(max(outer, 1), _MOST_OUTER)))
-    # The next cut is of single precision: its blocks take half as many rows at once as those of halves.
-    most = min(4 * _FEW // size, _FEW) * down if few else _PARTS
-    return Tiles(size, across, *_chunks(max(outer, 1), rows, tiles, down, most))
+    return Tiles(size, across, *_chunks(rows, tiles, BLOCK // across))
 
 
-def _chunks(outer: int, rows: int, tiles: int, down: int, most: int) -> tuple[int, Dims]:
+def _chunks(rows: int, tiles: int, down: int) -> tuple[int, Dims]:
     """Return how many rows a chunk has and the grid; ``down``: rows that a block takes at once."""
-    wanted = min(max(_PARTS // (tiles * outer), 1), most)
-    chunk = max(-(-rows // wanted), 4 * down, 1)
-    return chunk, (tiles, max(-(-rows // chunk), 1), min(outer, _MOST_OUTER))
+    chunk = max(-(-rows // max(_PARTS // tiles, 1)), 4 * down, 1)
+    return chunk, (tiles, max(-(-rows // chunk), 1), 1)
 
 
 def share_planes(images: int, channels: int, plane: int, size: int) -> Tiles:
     """Return how to cut [images, channels, plane], whose channels are summed: a block has one of them."""
-    return Tiles(size, 1, *_chunks(1, images * plane // size, channels, BLOCK, _PARTS))
-
-
-def chunk_of(rows: int, width: int) -> int:
-    """Return how many elements of a row a block sums: all, or a part of long rows that are few."""
-    if rows >= _PARTS or width <= 1 << 15:
-        return max(width, 1)
-    parts = min(_PARTS // max(rows, 1), width >> 14)
-    return -(-width // (parts * 64)) * 64
-
-
-def size_of(dims: Sequence[tuple[int, bool]]) -> int:
-    """Return how many elements the dimensions have together."""
-    return math.prod(size for size, _ in dims)
+    return Tiles(size, 1, *_chunks(images * plane // size, channels, BLOCK))

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from ....graph.ops.operands import Array
 from ....graph.ops.selected_rows import MergeRows, PutRows, TakeRows
-from ...codegen.cuda_launches import divisors, each, longs, read
+from ...codegen.cuda_launches import MOST, divisors, each, longs, read
 from ...cuda.runtime import Step
 from ...device.device import Device
 from .by_index import MergedSums
-from .copies import MOST, UNITS, moved, widest
+from .copies import UNITS, moved, widest
 from .support import cuda
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,43 +15,19 @@ from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
 from ..registry import of_types
-from .rows import Sharing, accumulator, share_rows, vector
+from .rows import Rows, accumulator, share_rows, vector
 from .support import cuda, floating
 
 _INCLUDES = ("reduce.cuh", "assert.cuh", "softmax.cuh")
 scored = of_types(*FLOATS, *INTEGERS)  # scores and labels
 
 
-class _Rows:
-    """The rows of an array along an axis, and how threads share them."""
-
-    def __init__(self, dev: Device, x: Array, axis: int, *others: Any, together: int = 1) -> None:
-        axis %= x.ndim
-        self.dev = dev
-        self.width = x.shape[axis]
-        self.stride = math.prod(x.shape[axis + 1 :])
-        self.rows = math.prod(x.shape[:axis]) * self.stride
-        size = vector(dev, self.width, x, *others) if self.stride == 1 else 1
-        self.shared = share_rows(self.rows, self.width, size, together=together)
-        if self.stride != 1:
-            blocks = max(min(-(-self.rows // gpu.BLOCK), 1 << 16), 1)
-            self.shared = Sharing(1, 1, 0, blocks, gpu.BLOCK)
-
-    def launch(
-        self, function: str, kinds: str, arrays: Sequence[gpu.Argument], *more: int
-    ) -> list[Step]:
-        """Return the launch of a function of arrays, rows, width, stride and more."""
-        if not self.rows or not self.width:
-            return []
-        arguments = [
-            *arrays,
-            *gpu.longs(rows=self.rows),
-            *gpu.ints(width=self.width, stride=self.stride),
-            *gpu.longs(**{f"more{i}": value for i, value in enumerate(more)}),
-        ]
-        shared = self.shared
-        how = (shared.blocks, _INCLUDES, shared.block)
-        return [gpu.call(self.dev, function, (kinds, shared.text), arguments, *how)]
+def _launch(
+    rows: Rows, function: str, kinds: str, arrays: Sequence[gpu.Argument], *more: int
+) -> list[Step]:
+    """Return the launch of a function of arrays, rows, width, stride and more."""
+    longs = gpu.longs(**{f"more{i}": value for i, value in enumerate(more)})
+    return rows.launch(function, (kinds, rows.shared.text), arrays, _INCLUDES, longs)
 
 
 def _kinds(*arrays: Any) -> str:
@@ -65,30 +40,30 @@ def _kinds(*arrays: Any) -> str:
 
 @cuda("softmax", takes=floating)
 def softmax(dev: Device, a: ops.Softmax) -> list[Step]:
-    rows = _Rows(dev, a.x, a.axis, a.out)
-    return rows.launch("block_softmax", _kinds(a.x), [*gpu.read(x=a.x), *gpu.written(out=a.out)])
+    rows = Rows(dev, a.x, a.axis, a.out)
+    return _launch(rows, "block_softmax", _kinds(a.x), [*gpu.read(x=a.x), *gpu.written(out=a.out)])
 
 
 @cuda("softmax_grad", takes=floating)
 def softmax_grad(dev: Device, a: ops.SoftmaxGrad) -> list[Step]:
-    rows = _Rows(dev, a.out, a.axis, a.d_out, a.d_x, together=2)
+    rows = Rows(dev, a.out, a.axis, a.d_out, a.d_x, together=2)
     arrays = [*gpu.read(out=a.out, d_out=a.d_out), *gpu.written(d_x=a.d_x)]
-    return rows.launch("block_softmax_grad", _kinds(a.out), arrays)
+    return _launch(rows, "block_softmax_grad", _kinds(a.out), arrays)
 
 
 @cuda("softmax_with_cross_entropy", takes=scored)
 def softmax_with_cross_entropy(dev: Device, a: ops.SoftmaxWithCrossEntropy) -> list[Step]:
     loss = dev.scratch(_ones(a.logits, a.axis), a.logits.dtype) if a.loss is None else a.loss
     weights = a.label if a.soft_label else None
-    rows = _Rows(dev, a.logits, a.axis, a.softmax, weights, together=1 + a.soft_label)
+    rows = Rows(dev, a.logits, a.axis, a.softmax, weights, together=1 + a.soft_label)
     operands = gpu.read(x=a.logits, labels=a.label)
     arrays = [*operands, *gpu.written(softmax=gpu.Maybe(a.softmax, a.logits), loss=loss)]
     if a.soft_label:
         kinds = _kinds(a.logits, loss)
-        return rows.launch("block_soft_cross_entropy_of_scores", kinds, arrays)
+        return _launch(rows, "block_soft_cross_entropy_of_scores", kinds, arrays)
     kinds = _kinds(a.logits, a.label, loss)
     arrays += _refusing(dev, "softmax_with_cross_entropy", rows.width)
-    return rows.launch("block_cross_entropy_of_scores", kinds, arrays, a.ignore_index)
+    return _launch(rows, "block_cross_entropy_of_scores", kinds, arrays, a.ignore_index)
 
 
 def _refusing(dev: Device, op: str, classes: int) -> list[gpu.Argument]:
@@ -103,14 +78,14 @@ def _ones(x: Array, axis: int) -> tuple[int, ...]:
 @cuda("softmax_with_cross_entropy_grad", takes=scored)
 def softmax_with_cross_entropy_grad(dev: Device, a: ops.SoftmaxWithCrossEntropyGrad) -> list[Step]:
     weights = a.label if a.soft_label else None
-    rows = _Rows(dev, a.softmax, a.axis, a.d_logits, weights, together=1 + a.soft_label)
+    rows = Rows(dev, a.softmax, a.axis, a.d_logits, weights, together=0)
     operands = gpu.read(softmax=a.softmax, labels=a.label, d_loss=a.d_loss)
     arrays = [*operands, *gpu.written(d_x=a.d_logits)]
     if a.soft_label:
         kinds = _kinds(a.softmax, a.d_loss)
-        return rows.launch("soft_cross_entropy_of_scores_grad", kinds, arrays)
+        return _launch(rows, "soft_cross_entropy_of_scores_grad", kinds, arrays)
     kinds = _kinds(a.softmax, a.label, a.d_loss)
-    return rows.launch("cross_entropy_of_scores_grad", kinds, arrays, a.ignore_index)
+    return _launch(rows, "cross_entropy_of_scores_grad", kinds, arrays, a.ignore_index)
 
 
 @cuda("cross_entropy_of_scores", takes=scored)
@@ -118,9 +93,9 @@ def cross_entropy_of_scores(dev: Device, a: ScoreLoss) -> list[Step]:
     operands = gpu.read(x=a.logits, labels=a.label)
     arrays = [*operands, *gpu.written(loss=a.loss, log_sum=a.log_sum)]
     kinds = _kinds(a.logits, a.label, a.loss)
-    rows = _Rows(dev, a.logits, -1)
+    rows = Rows(dev, a.logits, -1, together=0)
     arrays += _refusing(dev, "softmax_with_cross_entropy", rows.width)
-    return rows.launch("block_score_loss", kinds, arrays, a.ignore_index)
+    return _launch(rows, "block_score_loss", kinds, arrays, a.ignore_index)
 
 
 @cuda("cross_entropy_of_scores_grad", takes=scored)
@@ -128,8 +103,8 @@ def cross_entropy_of_scores_grad(dev: Device, a: ScoreLossGrad) -> list[Step]:
     operands = gpu.read(x=a.logits, labels=a.label, log_sum=a.log_sum, d_loss=a.d_loss)
     arrays = [*operands, *gpu.written(d_x=gpu.Maybe(a.d_logits, a.logits))]
     kinds = _kinds(a.logits, a.label, a.d_loss, a.log_sum)
-    rows = _Rows(dev, a.logits, -1, a.d_logits)
-    return rows.launch("score_loss_grad", kinds, arrays, a.ignore_index)
+    rows = Rows(dev, a.logits, -1, a.d_logits, together=0)
+    return _launch(rows, "score_loss_grad", kinds, arrays, a.ignore_index)
 
 
 @cuda("cross_entropy", takes=scored)
@@ -137,9 +112,8 @@ def cross_entropy(dev: Device, a: ops.CrossEntropy) -> list[Step]:
     if not a.soft_label:
         return _at_label(dev, "cross_entropy", a.x, a.label, a.y, None, a.ignore_index)
     arrays = [*gpu.read(x=a.x, weights=a.label), *gpu.written(loss=a.y)]
-    return _Rows(dev, a.x, -1, a.label, together=2).launch(
-        "block_soft_cross_entropy", _kinds(a.x), arrays
-    )
+    rows = Rows(dev, a.x, -1, a.label, together=0)
+    return _launch(rows, "block_soft_cross_entropy", _kinds(a.x), arrays)
 
 
 @cuda("cross_entropy2", takes=scored)
@@ -170,9 +144,8 @@ def cross_entropy_grad(dev: Device, a: ops.CrossEntropyGrad) -> list[Step]:
     if not a.soft_label:
         return _grad_at_label(dev, a.x, a.label, a.d_y, a.d_x, a.ignore_index, picked=False)
     arrays = [*gpu.read(x=a.x, weights=a.label, d_loss=a.d_y), *gpu.written(d_x=a.d_x)]
-    return _Rows(dev, a.x, -1, a.label, a.d_x, together=2).launch(
-        "soft_cross_entropy_grad", _kinds(a.x), arrays
-    )
+    rows = Rows(dev, a.x, -1, a.label, a.d_x, together=0)
+    return _launch(rows, "soft_cross_entropy_grad", _kinds(a.x), arrays)
 
 
 @cuda("cross_entropy_grad2", takes=scored)
@@ -184,7 +157,7 @@ def _grad_at_label(
     dev: Device, x: Array, label: Array, d_y: Any, d_x: Any, ignore_index: int, *, picked: bool
 ) -> list[Step]:
     width, rows = d_x.shape[-1], label.size
-    shared = share_rows(rows, width, vector(dev, width, d_x))
+    shared = share_rows(rows, width, vector(dev, width, d_x), together=0)
     kinds = (_kinds(x, label), str(picked).lower(), shared.text)
     arguments = [
         *gpu.read(x=x, labels=label, d_loss=d_y),

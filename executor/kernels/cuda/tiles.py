@@ -31,7 +31,7 @@ class Channels:
         self.total = x.size // max(self.count, 1)
         self.plane = 1 if axis == x.ndim - 1 else math.prod(x.shape[2:])
         if self.plane == 1 or all(_channels_last(a) for a in images):
-            self.cut = share_columns(1, self.total, self.count, vector(dev, self.count, *images))
+            self.cut = share_columns(self.total, self.count, vector(dev, self.count, *images))
             self.tile = _columns(self.cut, self.total, self.count)
             self.size = self.cut.chunk
             return
@@ -84,7 +84,7 @@ class Tile(NamedTuple):
 
 def columns(dev: Device, rows: int, width: int, *arrays: Any) -> Tile:
     """Return how to go over the columns of arrays."""
-    return _columns(share_columns(1, rows, width, vector(dev, width, *arrays)), rows, width)
+    return _columns(share_columns(rows, width, vector(dev, width, *arrays)), rows, width)
 
 
 def _columns(cut: Tiles, rows: int, width: int) -> Tile:

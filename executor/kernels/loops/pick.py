@@ -9,7 +9,7 @@ import numpy as np
 from ....graph.ir.graph import Node
 from ....graph.ops import pick as ops
 from ....graph.ops.creation import OneHot
-from ....graph.ops.indexing import GatherGrad, GatherNdGrad
+from ....graph.ops.indexing import GatherGrad
 from ....graph.ops.operands import Array
 from ....strategies.types import VarType
 from ...codegen.text_loops import bind_text
@@ -44,13 +44,6 @@ def _sums_at(dev: Device, places: Array, values: Array, rows: Array) -> list[Ste
 def gather_grad(dev: Device, a: GatherGrad) -> list[Step]:
     """Each row gets the sum of the gradients of its copies."""
     return _sums_at(dev, a.index.reshape(-1), a.d_out, a.d_x)
-
-
-@_loop("gather_nd_grad")
-def gather_nd_grad(dev: Device, a: GatherNdGrad) -> list[Step]:
-    """Each element gets the sum of the gradients of its copies."""
-    target, places, steps = places_of(dev, a.d_x, a.index, "gather_nd_grad")
-    return [*steps, *_sums_at(dev, places, a.d_out, target)]
 
 
 @_loop("scatter_nd_add")
