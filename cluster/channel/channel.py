@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from ...executor.gang.recovery import whole
+from ...executor.host.deadline import Deadline
 from ...executor.replica.message import KEPT, Message, StackedMessages
 from ...strategies.errors import CollectiveError
 from .connection import SPIN_S, TURNS, ReplicaConnection
@@ -89,7 +90,7 @@ class Channels(Transport[_Exchange]):
     def start(
         self, messages: Mapping[int, Message], within: float, number: int | None = None
     ) -> int:
-        deadline = time.monotonic() + within
+        deadline = Deadline(within)
         slot: int | None = 0
         rings = not self._under_way
         if not rings:
@@ -126,13 +127,13 @@ class Channels(Transport[_Exchange]):
         return number
 
     def finish(self, number: int, within: float) -> Mapping[int, Message]:
-        deadline = time.monotonic() + within
+        deadline = Deadline(within)
         exchange = self._under_way[number]
         began = time.perf_counter()
         try:
             if exchange.rung and self._waited < SPIN_S and self._near.waits.awake:
                 self._wait_awake(number, began + SPIN_S)
-            self._wait(exchange, deadline, within)
+            self._wait(exchange, deadline)
         except CollectiveError:
             raise
         except BaseException:
@@ -154,7 +155,11 @@ class Channels(Transport[_Exchange]):
     def poll(self, number: int) -> bool:
         exchange = self._under_way.get(number)
         with contextlib.suppress(CollectiveError):
-            while exchange is not None and exchange.waiting - self._silent and self._turn(0.0):
+            while (
+                exchange is not None
+                and exchange.waiting - self._silent
+                and self._turn(Deadline(0.0))
+            ):
                 pass
         return exchange is None or not exchange.waiting - self._silent
 
@@ -203,7 +208,7 @@ class Channels(Transport[_Exchange]):
                 frames.clear()
 
     def drain(self, ranks: set[int], within: float) -> None:
-        deadline = time.monotonic() + within
+        deadline = Deadline(within)
         while late := {r for e in self._under_way.values() for r in e.waiting & ranks}:
             if not self._turn(deadline, each=True):
                 raise self._late(sorted(late), within)
@@ -220,10 +225,10 @@ class Channels(Transport[_Exchange]):
         exchange = _Exchange(None, outgoing, set(outgoing), wanted=False, maps=area)
         self._under_way[number] = exchange
         # An interrupt leaves it under way: no caller asks for the answers.
-        self._wait(exchange, time.monotonic() + within, within)
+        self._wait(exchange, Deadline(within))
 
-    def _wait(self, exchange: _Exchange, deadline: float, within: float) -> None:
-        """Wait until all replicas have answered; ``within`` seconds were given for it.
+    def _wait(self, exchange: _Exchange, deadline: Deadline) -> None:
+        """Wait until all replicas have answered.
 
         Raises:
             CollectiveError: one never will, or not in time.
@@ -232,7 +237,7 @@ class Channels(Transport[_Exchange]):
             if self._silent and (silent := exchange.waiting & self._silent):
                 raise self._gone(min(silent))
             if not self._turn(deadline):
-                raise self._late(sorted(exchange.waiting), within)
+                raise self._late(sorted(exchange.waiting), deadline.within)
 
     def _wait_awake(self, number: int, until: float) -> None:
         """Spin for a moment, as replicas do, too."""
@@ -272,24 +277,24 @@ class Channels(Transport[_Exchange]):
             self._end(number, exchange)
         return heard
 
-    def _turn(self, deadline: float, each: bool = False) -> bool:
+    def _turn(self, deadline: Deadline, each: bool = False) -> bool:
         """Send what can be sent, wait once, and take in what came; return False after the deadline.
 
         ``each``: wait for single answers in shared memory, not for all of them.
         """
         poller = self._both_ways() if self._push() else self._for_the_last()
-        remaining = max(deadline - time.monotonic(), 0.0)
-        if remaining:
+        remaining_s = deadline.left
+        if remaining_s:
             self._near.listen(each)
         if self._look(each):
             return True
-        events = poller.poll(min(remaining, _WATCH_S))
+        events = poller.poll(min(remaining_s, _WATCH_S))
         if not events:
             self._look(each=True)
             for rank in self._waiting():
                 self._pull(rank)
             waiting = self._waiting()
-            if waiting and time.monotonic() >= deadline:
+            if waiting and deadline.over:
                 return False
             self._watch(sorted(waiting))
         ready = set()
@@ -423,7 +428,7 @@ class Channels(Transport[_Exchange]):
 
     def _hand_over(self) -> None:
         """Send the rest of messages under way, so that no replica waits for a peer that never got the step."""
-        deadline = time.monotonic() + _HAND_OVER_S
+        deadline = Deadline(_HAND_OVER_S)
         with contextlib.suppress(CollectiveError):
             while self._push() and self._turn(deadline):
                 pass

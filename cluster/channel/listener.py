@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ...executor.host.deadline import Deadline
 from ...strategies.errors import CollectiveError
 from ..primitives.doorway import (
     PATIENCE_S,
@@ -57,12 +58,12 @@ class Listener:
             CollectiveError: some are missing after ``within`` seconds.
         """
         connections = self._connections
-        deadline = time.monotonic() + within
+        deadline = Deadline(within)
         doorway = Doorway((self._socket, self._local), self._secret, self._awaited)
         try:
             while len(connections) < 2 * len(self._replicas):
                 check()
-                if time.monotonic() > deadline:
+                if deadline.over:
                     there = {replica for replica, _ in connections}
                     missing = [replica for replica in self._replicas if replica not in there]
                     raise CollectiveError(
@@ -105,12 +106,12 @@ def connect(
         Refused: what listens there does not know the secret.
         CollectiveError: the driver does not answer, or does not wait for this replica.
     """
-    deadline = time.monotonic() + _INSIST_S
+    deadline = Deadline(_INSIST_S)
     while True:
         try:
             return enter(host, port, secret, Claim(replica, purpose), PATIENCE_S, local_name)
         except OSError as error:
-            if time.monotonic() > deadline or isinstance(error, ConnectionRefusedError):
+            if deadline.over or isinstance(error, ConnectionRefusedError):
                 raise CollectiveError(
                     f"the driver at {host}:{port} does not take replica {replica} in: {error}."
                 ) from error

@@ -26,6 +26,7 @@ from ...strategies.errors import (
     TrainerLost,
 )
 from ...strategies.log import WaitLog
+from ..host.deadline import Deadline
 
 _BEAT_S = 0.2  # how often a card that waits is laid anew
 _LOOK_S = 0.005  # between the first looks at a table
@@ -161,13 +162,13 @@ class _Meeting:
         self._looks = _Looks()
 
     def wait(self, within: float) -> World:
-        deadline, waiting = time.monotonic() + within, WaitLog()
+        deadline, waiting = Deadline(within), WaitLog()
         self._lay()
         while True:
             self._look()
             if len(self.cards) == len(self.others) and self._all_read():
                 return World(self.trainers, self._everyone(), self.table)
-            if time.monotonic() > deadline:
+            if deadline.over:
                 self._give_up(within)
             waiting.look(f"trainer {self._named(self._missing())}")
             self._looks.pause()
@@ -306,7 +307,7 @@ class World:
         mine = self._key(what, self.trainers.trainer)
         self._left.append(mine)
         self._table.put(mine, json.dumps(value).encode())
-        deadline, values, waiting = time.monotonic() + within, [], WaitLog()
+        deadline, values, waiting = Deadline(within), [], WaitLog()
         for t, card in enumerate(self.cards):
             over, looks = False, _Looks()
             while (entry := self._table.get(self._key(what, t))) is None:
@@ -315,7 +316,7 @@ class World:
                 # Looked at again once it has ended: its value may have come just before that.
                 over = self._ended(t)
                 waiting.look(f"{card} to agree on {what}")
-                if time.monotonic() > deadline:
+                if deadline.over:
                     raise TrainerLost(
                         f"{card} did not come within {within:g} s to agree on {what}."
                     )
@@ -370,7 +371,7 @@ class World:
     def _last_words(self) -> dict[int, Any]:
         """Return the last words of trainers that stopped while they could still speak, by number."""
         heard: dict[int, Any] = {}
-        deadline, looks = time.monotonic() + _LAST_WORDS_S, _Looks()
+        deadline, looks = Deadline(_LAST_WORDS_S), _Looks()
         while True:
             waiting = False
             for t, card in enumerate(self.cards):
@@ -380,7 +381,7 @@ class World:
                 elif t not in heard:
                     waiting = waiting or not _is_dead(card, self.own)
             at_fault = any(said["at_fault"] for said in heard.values())
-            if at_fault or not waiting or time.monotonic() > deadline:
+            if at_fault or not waiting or deadline.over:
                 return heard
             looks.pause()
 
