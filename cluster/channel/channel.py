@@ -282,13 +282,13 @@ class Channels(Transport[_Exchange]):
 
         ``each``: wait for single answers in shared memory, not for all of them.
         """
-        poller = self._both_ways() if self._push() else self._for_the_last()
+        poll = self._both_ways() if self._push() else self._for_the_last().poll
         remaining_s = deadline.left
         if remaining_s:
             self._near.listen(each)
         if self._look(each):
             return True
-        events = poller.poll(min(remaining_s, _WATCH_S))
+        events = poll(min(remaining_s, _WATCH_S))
         if not events:
             self._look(each=True)
             for rank in self._waiting():
@@ -301,7 +301,7 @@ class Channels(Transport[_Exchange]):
         for descriptor, event in events:
             if descriptor == self._near.woken:
                 self._near.hear()
-            elif event != select.EPOLLOUT:
+            elif event != select.POLLOUT:
                 ready.add(self._ranks[descriptor])
         for rank in ready:
             self._pull(rank)
@@ -417,14 +417,15 @@ class Channels(Transport[_Exchange]):
     def _unsent(self) -> list[int]:
         return sorted({rank for e in self._under_way.values() for rank in e.outgoing})
 
-    def _both_ways(self) -> select.epoll:
-        poller = select.epoll()  # made anew, so that an interrupt cannot leave it wrong
+    def _both_ways(self) -> Callable[[float], list[tuple[int, int]]]:
+        """Return the wait, in seconds, for what can be sent or has come."""
+        poller = select.poll()  # made anew, so that an interrupt cannot leave it wrong
         unsent = set(self._unsent())
         for descriptor, rank in self._ranks.items():
-            poller.register(descriptor, select.EPOLLIN | (select.EPOLLOUT if rank in unsent else 0))
+            poller.register(descriptor, select.POLLIN | (select.POLLOUT if rank in unsent else 0))
         if self._near.woken >= 0:
-            poller.register(self._near.woken, select.EPOLLIN)
-        return poller
+            poller.register(self._near.woken, select.POLLIN)
+        return lambda seconds: poller.poll(seconds * 1e3)
 
     def _hand_over(self) -> None:
         """Send the rest of messages under way, so that no replica waits for a peer that never got the step."""

@@ -38,6 +38,9 @@ class Listener:
     """Takes the connections of replicas, which are named by numbers of the caller's choice.
 
     They come to a TCP port or, on this host, to the Unix socket ``local_name``, which is faster.
+
+    Raises:
+        CollectiveError: no socket can be opened here.
     """
 
     def __init__(self, host: str, secret: bytes, replicas: Sequence[int]) -> None:
@@ -45,9 +48,15 @@ class Listener:
         self._replicas = list(replicas)
         self._connections: dict[tuple[int, int], socket.socket] = {}
         backlog = 2 * len(self._replicas) + STRANGERS
-        self._socket = socket.create_server((host, 0), backlog=backlog)
+        try:
+            self._socket = socket.create_server((host, 0), backlog=backlog)
+            self.local_name, self._local = listen_locally(backlog)
+        except OSError as error:
+            raise CollectiveError(
+                f"the driver cannot listen for its replicas at {host}: {error}. That must be an address of this "
+                f"host, and the process may need more open files (ulimit -n)."
+            ) from error
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
-        self.local_name, self._local = listen_locally(backlog)
 
     def accept_all(self, within: float, check: Callable[[], None]) -> dict[int, Connections]:
         """Return the connections of all replicas; callers that do not know the secret are dropped.

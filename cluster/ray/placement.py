@@ -263,7 +263,7 @@ def _not_free(size: int, cluster_nodes: Sequence[Node], config: ClusterConfig, s
     return (
         f"Ray cannot place {_wanted(size, config)}: {state.lower().replace('_', ' ')}. "
         f"{_free(cluster_nodes, config)}. Waited up to {config.start_deadline_s:g} s "
-        f"(ClusterConfig.start_deadline_s)."
+        f"(ClusterConfig.start_deadline_s): end what holds the rest, ask for fewer places, or wait longer."
     )
 
 

@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import random
+import resource
 import signal
 import socket
 import subprocess
@@ -223,6 +224,38 @@ def test_large_messages_both_ways_do_not_wait_for_each_other(start: Start) -> No
         answers = exchange(channels, [echo(0, a, a[:1000]) for a in arrays], 30)
         for array, answer in zip(arrays, answers, strict=True):
             np.testing.assert_array_equal(answer.arrays[0], array)
+
+
+@contextlib.contextmanager
+def no_more_files() -> Iterator[None]:
+    """Let this process open no more files."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = [os.open(os.devnull, os.O_RDONLY)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files[0] + 32, before[1]))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                files.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for file in files:
+            os.close(file)
+
+
+def test_large_messages_need_no_more_open_files(start: Start) -> None:
+    channels = start(2)
+    large = np.ones(1_250_000)
+    with no_more_files():
+        answers = exchange(channels, [echo(0, large), echo(0, large)], WITHIN_S)
+    assert all(np.array_equal(answer.arrays[0], large) for answer in answers)
+
+
+def test_a_driver_that_cannot_listen_says_so() -> None:
+    with no_more_files(), pytest.raises(CollectiveError, match=r"Too many open files.*ulimit -n"):
+        Listener(HOST, SECRET, [0])
+    with pytest.raises(CollectiveError, match=r"listen for its replicas at 198\.51\.100\.7"):
+        Listener("198.51.100.7", SECRET, [0])
 
 
 def test_waiting_uses_no_processor(start: Start) -> None:
