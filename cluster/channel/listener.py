@@ -53,7 +53,7 @@ class Listener:
             self.local_name, self._local = listen_locally(backlog)
         except OSError as error:
             raise CollectiveError(
-                f"the driver cannot listen for its replicas at {host}: {error}. That must be an address of this "
+                f"the driver cannot listen for its replicas at {host}: {error}. It must be an address of this "
                 f"host, and the process may need more open files (ulimit -n)."
             ) from error
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
