@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 
+from ...executor.gang.delivery import Outcome
 from ...executor.gang.recovery import whole
 from ...executor.host.deadline import Deadline
 from ...executor.replica.message import KEPT, Message, StackedMessages
@@ -173,23 +174,20 @@ class Channels(Transport[_Exchange]):
         else:
             self._under_way.pop(number, None)
 
-    def came(self, number: int, rank: int) -> tuple[Message | None, Message | None]:
+    def outcome(self, number: int, rank: int) -> Outcome:
         exchange = self._under_way.get(number)
         if exchange is None:
-            return None, None
+            return Outcome()
         self._look(each=True)
-        if exchange.stacked is not None:
-            return None, exchange.stacked[rank]
-        if rank not in self._ranks.values():
+        if exchange.stacked is None and rank not in self._ranks.values():
             self._take_the_rest(rank)
+        own_values = exchange.own_values.get(rank, {})
+        if exchange.stacked is not None:
+            return Outcome(None, exchange.stacked[rank], own_values)
         posted = exchange.posted.get(rank)
         if posted is None and exchange.slot is not None:
             posted = self._near.posted(exchange.slot, number, rank)
-        return posted, exchange.answers.get(rank)
-
-    def own(self, number: int, rank: int) -> Mapping[int, Sequence[np.ndarray]]:
-        exchange = self._under_way.get(number)
-        return exchange.own_values.get(rank, {}) if exchange is not None else {}
+        return Outcome(posted, exchange.answers.get(rank), own_values)
 
     def _take_the_rest(self, rank: int) -> None:
         """Read the bytes that a replica had sent before its connection was hung up."""

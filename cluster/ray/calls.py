@@ -9,6 +9,7 @@ import numpy as np
 import ray
 from ray.exceptions import RayError
 
+from ...executor.gang.delivery import Outcome
 from ...executor.host.deadline import Deadline
 from ...executor.host.interrupts import interruptible
 from ...executor.replica.message import Message
@@ -99,10 +100,10 @@ class ActorCalls(Transport[_Exchange]):
             self._push()
             self._under_way.pop(number, None)
 
-    def came(self, number: int, rank: int) -> tuple[Message | None, Message | None]:
+    def outcome(self, number: int, rank: int) -> Outcome:
         """Return the answer of a replica, which posts nothing."""
         exchange = self._under_way.get(number)
-        return None, exchange.answers.get(rank) if exchange is not None else None
+        return Outcome(None, exchange.answers.get(rank) if exchange is not None else None)
 
     def drain(self, ranks: set[int], within: float) -> None:
         for exchange in list(self._under_way.values()):

@@ -29,6 +29,7 @@ from rowlock.cluster.channel.listener import STEPS, WATCH, Listener, connect
 from rowlock.cluster.channel.waits import WaitChoice
 from rowlock.cluster.primitives.doorway import Claim, Refused, introduce
 from rowlock.executor.cuda.transfers import Arriving
+from rowlock.executor.gang.delivery import Outcome
 from rowlock.executor.host import deadline
 from rowlock.executor.host.deadline import LOOK_S
 from rowlock.executor.replica.message import Message, Stacked, StackedMessages, StepHead
@@ -270,7 +271,9 @@ def test_who_does_not_answer_in_time_is_named(start: Start) -> None:
     slow = Message("wait", {})
     _over.clear()
     number = channels.start({0: slow, 1: echo(1), 2: slow}, WITHIN_S)
-    assert eventually(lambda: not channels.poll(number) and channels.came(number, 1)[1] is not None)
+    assert eventually(
+        lambda: not channels.poll(number) and channels.outcome(number, 1).answer is not None
+    )
     with pytest.raises(CollectiveError, match=r"late \[0, 2\] 0.1"):
         channels.finish(number, 0.1)
     _over.set()
@@ -381,11 +384,11 @@ def test_what_was_posted_outlives_the_replica(start: Start, near: bool) -> None:
     number = channels.start(dying, WITHIN_S)
     with pytest.raises(CollectiveError, match="lost 1"):
         channels.finish(number, WITHIN_S)
-    posted, answer = channels.came(number, 1)
+    posted, answer, _ = channels.outcome(number, 1)
     assert answer is None and posted is not None
     np.testing.assert_array_equal(posted.arrays[0], array + 1)
     channels.drain({0}, WITHIN_S)
-    posted, answer = channels.came(number, 0)
+    posted, answer, _ = channels.outcome(number, 0)
     assert posted is not None and answer is not None
 
 
@@ -500,7 +503,7 @@ def test_what_was_posted_before_is_not_taken_for_it(start: Start) -> None:
     number = channels.start({0: step(3, np.ones(5)), 1: step(3, np.ones(5), die="first")}, WITHIN_S)
     with pytest.raises(CollectiveError, match="lost 1"):
         channels.finish(number, WITHIN_S)
-    assert channels.came(number, 1) == (None, None)
+    assert channels.outcome(number, 1) == Outcome()
 
 
 class Interrupted(BaseException):
