@@ -181,7 +181,7 @@ class Channels(Transport[_Exchange]):
         self._look(each=True)
         if exchange.stacked is None and rank not in self._ranks.values():
             self._take_the_rest(rank)
-        own_values = exchange.own_values.get(rank, {})
+        own_values: Mapping[int, Sequence[np.ndarray]] = exchange.own_values.get(rank, {})
         if exchange.stacked is not None:
             return Outcome(None, exchange.stacked[rank], own_values)
         posted = exchange.posted.get(rank)
