@@ -91,10 +91,10 @@ class Channels(Transport[_Exchange]):
     def start(
         self, messages: Mapping[int, Message], within: float, number: int | None = None
     ) -> int:
-        deadline = Deadline(within)
         slot: int | None = 0
         rings = not self._under_way
         if not rings:
+            deadline = Deadline(within)
             while self._push():  # what an interrupt, or the step before, left on the way
                 if not self._turn(deadline):
                     raise self._late(self._unsent(), within)
@@ -128,13 +128,13 @@ class Channels(Transport[_Exchange]):
         return number
 
     def finish(self, number: int, within: float) -> Mapping[int, Message]:
-        deadline = Deadline(within)
         exchange = self._under_way[number]
         began = time.perf_counter()
         try:
             if exchange.rung and self._waited < SPIN_S and self._near.waits.awake:
                 self._wait_awake(number, began + SPIN_S)
-            self._wait(exchange, deadline)
+            if exchange.waiting:
+                self._wait(exchange, Deadline(within))
         except CollectiveError:
             raise
         except BaseException:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 LOOK_S = 5.0  # no wait lasts longer without a look at its deadline
-_SLICE_S = 1.0
+_SLICE_S = 1.0  # of a wait that has no other cause to look
 
 
 class Stopwatch:
@@ -29,22 +29,22 @@ class Stopwatch:
         return self.seconds
 
 
-class Deadline:
-    """The end of a wait of ``within`` seconds."""
+class Deadline(Stopwatch):
+    """The end of a wait of ``within`` seconds, which are counted from when it is made."""
 
     def __init__(self, within: float) -> None:
+        super().__init__()
         self.within = within
-        self._watch = Stopwatch()
 
     @property
     def left(self) -> float:
         """Seconds that are left, at least 0."""
-        return max(self.within - self._watch.look(), 0.0)
+        return max(self.within - self.look(), 0.0)
 
     @property
     def over(self) -> bool:
         """Whether none are left."""
-        return self._watch.look() >= self.within
+        return self.look() >= self.within
 
     @property
     def slice_s(self) -> float:
