@@ -174,8 +174,7 @@ class RayDelivery(Mendable):
         self._channels.drain(set(self.alive), self.config.collective_deadline_s)
 
     def outcome(self, number: int, rank: int) -> Outcome:
-        answers = self._channels.came(number, rank)
-        return Outcome(*answers, self._channels.own(number, rank))
+        return self._channels.outcome(number, rank)
 
     def replace(self) -> list[int]:
         """Replace each lost replica by a spare or a new actor; return the ranks.

@@ -13,7 +13,9 @@ from functools import partial
 
 import numpy as np
 
+from ...executor.gang.delivery import Outcome
 from ...executor.gang.recovery import whole
+from ...executor.host.deadline import Deadline
 from ...executor.replica.message import KEPT, Message, StackedMessages
 from ...strategies.errors import CollectiveError
 from .connection import SPIN_S, TURNS, ReplicaConnection
@@ -89,10 +91,10 @@ class Channels(Transport[_Exchange]):
     def start(
         self, messages: Mapping[int, Message], within: float, number: int | None = None
     ) -> int:
-        deadline = time.monotonic() + within
         slot: int | None = 0
         rings = not self._under_way
         if not rings:
+            deadline = Deadline(within)
             while self._push():  # what an interrupt, or the step before, left on the way
                 if not self._turn(deadline):
                     raise self._late(self._unsent(), within)
@@ -126,13 +128,13 @@ class Channels(Transport[_Exchange]):
         return number
 
     def finish(self, number: int, within: float) -> Mapping[int, Message]:
-        deadline = time.monotonic() + within
         exchange = self._under_way[number]
         began = time.perf_counter()
         try:
             if exchange.rung and self._waited < SPIN_S and self._near.waits.awake:
                 self._wait_awake(number, began + SPIN_S)
-            self._wait(exchange, deadline, within)
+            if exchange.waiting:
+                self._wait(exchange, Deadline(within))
         except CollectiveError:
             raise
         except BaseException:
@@ -154,7 +156,11 @@ class Channels(Transport[_Exchange]):
     def poll(self, number: int) -> bool:
         exchange = self._under_way.get(number)
         with contextlib.suppress(CollectiveError):
-            while exchange is not None and exchange.waiting - self._silent and self._turn(0.0):
+            while (
+                exchange is not None
+                and exchange.waiting - self._silent
+                and self._turn(Deadline(0.0))
+            ):
                 pass
         return exchange is None or not exchange.waiting - self._silent
 
@@ -168,23 +174,20 @@ class Channels(Transport[_Exchange]):
         else:
             self._under_way.pop(number, None)
 
-    def came(self, number: int, rank: int) -> tuple[Message | None, Message | None]:
+    def outcome(self, number: int, rank: int) -> Outcome:
         exchange = self._under_way.get(number)
         if exchange is None:
-            return None, None
+            return Outcome()
         self._look(each=True)
-        if exchange.stacked is not None:
-            return None, exchange.stacked[rank]
-        if rank not in self._ranks.values():
+        if exchange.stacked is None and rank not in self._ranks.values():
             self._take_the_rest(rank)
+        own_values: Mapping[int, Sequence[np.ndarray]] = exchange.own_values.get(rank, {})
+        if exchange.stacked is not None:
+            return Outcome(None, exchange.stacked[rank], own_values)
         posted = exchange.posted.get(rank)
         if posted is None and exchange.slot is not None:
             posted = self._near.posted(exchange.slot, number, rank)
-        return posted, exchange.answers.get(rank)
-
-    def own(self, number: int, rank: int) -> Mapping[int, Sequence[np.ndarray]]:
-        exchange = self._under_way.get(number)
-        return exchange.own_values.get(rank, {}) if exchange is not None else {}
+        return Outcome(posted, exchange.answers.get(rank), own_values)
 
     def _take_the_rest(self, rank: int) -> None:
         """Read the bytes that a replica had sent before its connection was hung up."""
@@ -203,7 +206,7 @@ class Channels(Transport[_Exchange]):
                 frames.clear()
 
     def drain(self, ranks: set[int], within: float) -> None:
-        deadline = time.monotonic() + within
+        deadline = Deadline(within)
         while late := {r for e in self._under_way.values() for r in e.waiting & ranks}:
             if not self._turn(deadline, each=True):
                 raise self._late(sorted(late), within)
@@ -220,10 +223,10 @@ class Channels(Transport[_Exchange]):
         exchange = _Exchange(None, outgoing, set(outgoing), wanted=False, maps=area)
         self._under_way[number] = exchange
         # An interrupt leaves it under way: no caller asks for the answers.
-        self._wait(exchange, time.monotonic() + within, within)
+        self._wait(exchange, Deadline(within))
 
-    def _wait(self, exchange: _Exchange, deadline: float, within: float) -> None:
-        """Wait until all replicas have answered; ``within`` seconds were given for it.
+    def _wait(self, exchange: _Exchange, deadline: Deadline) -> None:
+        """Wait until all replicas have answered.
 
         Raises:
             CollectiveError: one never will, or not in time.
@@ -232,7 +235,7 @@ class Channels(Transport[_Exchange]):
             if self._silent and (silent := exchange.waiting & self._silent):
                 raise self._gone(min(silent))
             if not self._turn(deadline):
-                raise self._late(sorted(exchange.waiting), within)
+                raise self._late(sorted(exchange.waiting), deadline.within)
 
     def _wait_awake(self, number: int, until: float) -> None:
         """Spin for a moment, as replicas do, too."""
@@ -272,31 +275,31 @@ class Channels(Transport[_Exchange]):
             self._end(number, exchange)
         return heard
 
-    def _turn(self, deadline: float, each: bool = False) -> bool:
+    def _turn(self, deadline: Deadline, each: bool = False) -> bool:
         """Send what can be sent, wait once, and take in what came; return False after the deadline.
 
         ``each``: wait for single answers in shared memory, not for all of them.
         """
-        poller = self._both_ways() if self._push() else self._for_the_last()
-        remaining = max(deadline - time.monotonic(), 0.0)
-        if remaining:
+        poll = self._both_ways() if self._push() else self._for_the_last().poll
+        remaining_s = deadline.left
+        if remaining_s:
             self._near.listen(each)
         if self._look(each):
             return True
-        events = poller.poll(min(remaining, _WATCH_S))
+        events = poll(min(remaining_s, _WATCH_S))
         if not events:
             self._look(each=True)
             for rank in self._waiting():
                 self._pull(rank)
             waiting = self._waiting()
-            if waiting and time.monotonic() >= deadline:
+            if waiting and deadline.over:
                 return False
             self._watch(sorted(waiting))
         ready = set()
         for descriptor, event in events:
             if descriptor == self._near.woken:
                 self._near.hear()
-            elif event != select.EPOLLOUT:
+            elif event != select.POLLOUT:
                 ready.add(self._ranks[descriptor])
         for rank in ready:
             self._pull(rank)
@@ -412,18 +415,19 @@ class Channels(Transport[_Exchange]):
     def _unsent(self) -> list[int]:
         return sorted({rank for e in self._under_way.values() for rank in e.outgoing})
 
-    def _both_ways(self) -> select.epoll:
-        poller = select.epoll()  # made anew, so that an interrupt cannot leave it wrong
+    def _both_ways(self) -> Callable[[float], list[tuple[int, int]]]:
+        """Return the wait, in seconds, for what can be sent or has come."""
+        poller = select.poll()  # made anew, so that an interrupt cannot leave it wrong
         unsent = set(self._unsent())
         for descriptor, rank in self._ranks.items():
-            poller.register(descriptor, select.EPOLLIN | (select.EPOLLOUT if rank in unsent else 0))
+            poller.register(descriptor, select.POLLIN | (select.POLLOUT if rank in unsent else 0))
         if self._near.woken >= 0:
-            poller.register(self._near.woken, select.EPOLLIN)
-        return poller
+            poller.register(self._near.woken, select.POLLIN)
+        return lambda seconds: poller.poll(seconds * 1e3)
 
     def _hand_over(self) -> None:
         """Send the rest of messages under way, so that no replica waits for a peer that never got the step."""
-        deadline = time.monotonic() + _HAND_OVER_S
+        deadline = Deadline(_HAND_OVER_S)
         with contextlib.suppress(CollectiveError):
             while self._push() and self._turn(deadline):
                 pass

@@ -15,13 +15,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from ...executor.host.deadline import Stopwatch
 from ...executor.replica.message import Message
 from ...executor.replica.replica import Replica
 from .frame import ChannelClosed, Frame, Incoming, encode, send
 
+_PAUSE_S = 0.5  # between two looks: more is none of the replicas' silence
+
 
 class Sign(NamedTuple):
-    """The last sign of life of a replica: when it was asked, when it answered, what it was at."""
+    """The last sign of life of a replica: when it was asked, when it answered (-1: not yet), what it was at."""
 
     asked: float
     answered: float
@@ -35,13 +38,13 @@ class HeartbeatMonitor:
         self._connections = dict(connections)
         self._incoming = {rank: Incoming() for rank in connections}
         self._signs: dict[int, Sign] = {}
+        self._watch = Stopwatch(_PAUSE_S)
         for connection in connections.values():
             connection.setblocking(False)
 
     def silent(self, ranks: Iterable[int], longest: float) -> list[int]:
         """Ask these replicas again; return those that left a question unanswered for so many seconds."""
-        now = time.monotonic()
-        late = []
+        now, late = self._watch.look(), []
         for rank in ranks:
             sign = self._heard(rank)
             if sign is None or sign.answered >= sign.asked:
@@ -64,7 +67,7 @@ class HeartbeatMonitor:
         before = self._signs.get(rank)
         self._send(rank, Message("ping", {}))
         # Noted after it was sent: an interrupt in between leaves no question that was never asked.
-        self._signs[rank] = Sign(now, 0.0, before.doing if before else {})
+        self._signs[rank] = Sign(now, -1.0, before.doing if before else {})
 
     def _send(self, rank: int, message: Message) -> None:
         with contextlib.suppress(OSError):  # it is gone, or takes nothing in: silence tells
@@ -74,7 +77,7 @@ class HeartbeatMonitor:
         def note(frame: Frame) -> None:
             sign = self._signs.get(rank)
             asked = sign.asked if sign else 0.0
-            self._signs[rank] = Sign(asked, time.monotonic(), frame.message.head)
+            self._signs[rank] = Sign(asked, self._watch.look(), frame.message.head)
 
         with contextlib.suppress(ChannelClosed):
             while self._incoming[rank].pull(self._connections[rank], note=note) is not None:

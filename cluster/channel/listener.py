@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ...executor.host.deadline import Deadline
 from ...strategies.errors import CollectiveError
 from ..primitives.doorway import (
     PATIENCE_S,
@@ -37,6 +38,9 @@ class Listener:
     """Takes the connections of replicas, which are named by numbers of the caller's choice.
 
     They come to a TCP port or, on this host, to the Unix socket ``local_name``, which is faster.
+
+    Raises:
+        CollectiveError: no socket can be opened here.
     """
 
     def __init__(self, host: str, secret: bytes, replicas: Sequence[int]) -> None:
@@ -44,9 +48,15 @@ class Listener:
         self._replicas = list(replicas)
         self._connections: dict[tuple[int, int], socket.socket] = {}
         backlog = 2 * len(self._replicas) + STRANGERS
-        self._socket = socket.create_server((host, 0), backlog=backlog)
+        try:
+            self._socket = socket.create_server((host, 0), backlog=backlog)
+            self.local_name, self._local = listen_locally(backlog)
+        except OSError as error:
+            raise CollectiveError(
+                f"the driver cannot listen for its replicas at {host}: {error}. It must be an address of this "
+                f"host, and the process may need more open files (ulimit -n)."
+            ) from error
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
-        self.local_name, self._local = listen_locally(backlog)
 
     def accept_all(self, within: float, check: Callable[[], None]) -> dict[int, Connections]:
         """Return the connections of all replicas; callers that do not know the secret are dropped.
@@ -57,12 +67,12 @@ class Listener:
             CollectiveError: some are missing after ``within`` seconds.
         """
         connections = self._connections
-        deadline = time.monotonic() + within
+        deadline = Deadline(within)
         doorway = Doorway((self._socket, self._local), self._secret, self._awaited)
         try:
             while len(connections) < 2 * len(self._replicas):
                 check()
-                if time.monotonic() > deadline:
+                if deadline.over:
                     there = {replica for replica, _ in connections}
                     missing = [replica for replica in self._replicas if replica not in there]
                     raise CollectiveError(
@@ -105,12 +115,12 @@ def connect(
         Refused: what listens there does not know the secret.
         CollectiveError: the driver does not answer, or does not wait for this replica.
     """
-    deadline = time.monotonic() + _INSIST_S
+    deadline = Deadline(_INSIST_S)
     while True:
         try:
             return enter(host, port, secret, Claim(replica, purpose), PATIENCE_S, local_name)
         except OSError as error:
-            if time.monotonic() > deadline or isinstance(error, ConnectionRefusedError):
+            if deadline.over or isinstance(error, ConnectionRefusedError):
                 raise CollectiveError(
                     f"the driver at {host}:{port} does not take replica {replica} in: {error}."
                 ) from error

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
-import numpy as np
-
+from ...executor.gang.delivery import Outcome
 from ...executor.replica.message import Message
 from ...strategies.errors import CollectiveError
 
@@ -74,12 +73,8 @@ class Transport(ABC, Generic[E]):
         """Discard these answers, now or when they arrive."""
 
     @abstractmethod
-    def came(self, number: int, rank: int) -> tuple[Message | None, Message | None]:
-        """Return a replica's message posted before its answer, and the answer; None if it has not come."""
-
-    def own(self, number: int, rank: int) -> Mapping[int, Sequence[np.ndarray]]:
-        """Return the replica's own persistables that it posted after steps, by the number of steps done."""
-        return {}
+    def outcome(self, number: int, rank: int) -> Outcome:
+        """Return what came of a message from a replica, even if that was lost since."""
 
     @abstractmethod
     def drain(self, ranks: set[int], within: float) -> None:

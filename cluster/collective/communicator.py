@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...executor.cuda.runtime import Runtime
+from ...executor.host.deadline import Deadline
 from ...executor.plan.group import CollectiveGroup, When
 from ...strategies.errors import CollectiveAborted, CollectiveError
 from .rendezvous import never_ended
@@ -74,8 +75,8 @@ class NcclCommunicator:
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
-        until = time.monotonic() + self._within
-        while thread.is_alive() and time.monotonic() < until:
+        deadline = Deadline(self._within)
+        while thread.is_alive() and not deadline.over:
             thread.join(_LOOK_S)
             reason = self._ended() or self._control.aborted
             if reason is not None and not results:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
+from ...executor.host.deadline import Deadline
 from ...strategies.errors import CollectiveAborted, CollectiveError
 from ..primitives.doorway import Claim, Doorway, Refused, enter
 
@@ -53,7 +53,7 @@ class Connector:
         Raises:
             CollectiveError: a peer does not answer, or does not call, in time.
         """
-        deadline = time.monotonic() + within
+        deadline = Deadline(within)
         connections: dict[tuple[int, int], socket.socket] = {}
 
         def awaited(claim: Claim) -> bool:
@@ -73,7 +73,7 @@ class Connector:
                 self._refuse_aborted()
                 callers = doorway.look(_LOOK_S)
                 self._take(callers, connections)
-                if not callers and time.monotonic() > deadline:
+                if not callers and deadline.over:
                     raise CollectiveError(
                         f"hosts {sorted({peer for peer, _ in missing})} did not connect in time."
                     )
@@ -97,13 +97,15 @@ class Connector:
                 connections[key].close()
             connections[key] = connection
 
-    def _call(self, peer: int, purpose: int, epoch: int, deadline: float) -> socket.socket | None:
+    def _call(
+        self, peer: int, purpose: int, epoch: int, deadline: Deadline
+    ) -> socket.socket | None:
         """Return a connection to a peer, or None if it takes none now: it may be in another epoch."""
         host, port, secret = self._addresses[peer]
         try:
             return enter(host, port, secret, Claim(self.index, purpose, epoch), _CALL_S)
         except (OSError, Refused) as error:
-            if time.monotonic() > deadline:
+            if deadline.over:
                 raise CollectiveError(
                     f"host {peer} ({host}:{port}) did not answer in time: {error}"
                 ) from error

@@ -27,6 +27,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from ...executor.host.deadline import Deadline
 from ...executor.replica.agreement import NO_STEP, format_step, mismatch_message
 from ...strategies.errors import CollectiveAborted, CollectiveError
 from ..primitives import futex
@@ -117,10 +118,10 @@ class Rendezvous:
                 self._control.unlink()
 
     def _await_attached(self, within: float) -> None:
-        deadline = time.monotonic() + within
+        deadline = Deadline(within)
         while missing := [r for r in range(self.size) if not self._words[r * _LINE + _ATTACHED]]:
             self._refuse_ended()
-            if time.monotonic() > deadline:
+            if deadline.over:
                 raise CollectiveError(
                     f"group {self.name}: ranks {self._called(missing)} did not join within {within} s."
                 )
@@ -173,13 +174,14 @@ class Rendezvous:
     def _await(self, peer: int, target: int, kind: str, detail: str, within: float) -> None:
         """Return when the peer has arrived, or the group is aborted (by this rank, if need be)."""
         words, at = self._words, peer * _LINE
-        start = time.perf_counter()
+        awake = time.perf_counter() + SPIN_S
+        deadline: Deadline | None = None
         while words[at] < target and words[self._abort_word] < self.epoch:
-            waited = time.perf_counter() - start
-            if waited < SPIN_S:
+            if deadline is None and time.perf_counter() < awake:
                 os.sched_yield()  # the late rank may be waiting for this very core
                 continue
-            if waited > within:
+            deadline = deadline or Deadline(within)
+            if deadline.over:
                 late = [r for r in range(self.size) if words[r * _LINE] < target]
                 reason = (
                     f"{kind} ({detail}): ranks {self._called(late)} are missing after {within} s"
@@ -266,7 +268,7 @@ class Rendezvous:
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the group's lock; a holder that is frozen is waited for a second and then ignored."""
-        deadline = time.monotonic() + _LOCK_S
+        deadline = Deadline(_LOCK_S)
         with self._lock:
             while True:
                 try:
@@ -275,7 +277,7 @@ class Rendezvous:
                     fcntl.flock(self._control.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except OSError:
-                    if time.monotonic() > deadline:
+                    if deadline.over:
                         break
                     time.sleep(0.0002)
             try:

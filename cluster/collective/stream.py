@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...executor.host.deadline import Deadline
 from ...executor.replica.agreement import format_step
 from ...strategies.errors import CollectiveAborted, CollectiveError, ProtocolError
 from ..primitives.wire import ANNOUNCED_BYTES, COLLECTIVE, HEADER_BYTES, frame_head, read_header
@@ -23,6 +24,7 @@ _SPIN_S = 100e-6
 # Between two looks while other threads need the processor: packets come in one by one.
 _NAP_S = 200e-6
 _SLICE_S = 0.02  # how often an abort is looked for
+_REASON_S = 0.2  # for which the reason may be on its way why a connection ended
 _GRACE_S = 0.5  # how long one that disagrees waits to hear what all the others came for
 
 Arrived = Callable[[int, int], None]
@@ -196,8 +198,8 @@ class Exchange:
         at_work: Callable[[], bool],
     ) -> None:
         self.streams, self._at_work = streams, at_work
-        self._names, self._mine, self._aborted, self._within = names, mine, aborted, within
-        self._deadline = time.monotonic() + within
+        self._names, self._mine, self._aborted = names, mine, aborted
+        self._deadline = Deadline(within)
         self._moved_at = time.perf_counter()
 
     def agree(self) -> None:
@@ -217,7 +219,8 @@ class Exchange:
                     progress |= self._guarded(stream, stream.receive_header)
                     if stream.header is not None and not differ and not self._fits(stream):
                         differ = True
-                        self._deadline = min(self._deadline, time.monotonic() + _GRACE_S)
+                        if self._deadline.left > _GRACE_S:
+                            self._deadline = Deadline(_GRACE_S)
             if not progress and self._idle(waiting, differ):
                 break
         if differ or not all(self._fits(stream) for stream in self.streams.values()):
@@ -246,8 +249,8 @@ class Exchange:
                 return True
             return False
         except OSError as error:
-            patience = time.monotonic() + 0.2  # the reason may be on its way
-            while (reason := self._aborted()) is None and time.monotonic() < patience:
+            patience = Deadline(_REASON_S)
+            while (reason := self._aborted()) is None and not patience.over:
                 time.sleep(0.002)
             reason = reason or f"{self._names[stream.peer]} is gone: {error}"
             raise CollectiveAborted(f"{self._mine} was aborted: {reason}") from error
@@ -264,13 +267,11 @@ class Exchange:
             if events := stream.events:
                 poll.register(stream.connection, events)
         poll.poll(_SLICE_S * 1000)
-        if time.monotonic() > self._deadline:
+        if self._deadline.over:
             if differ:
                 return True
-            late = [self._names[stream.peer] for stream in waiting]
-            raise CollectiveError(
-                f"{self._mine}: {', '.join(late)} are missing after {self._within} s."
-            )
+            late, within = [self._names[stream.peer] for stream in waiting], self._deadline.within
+            raise CollectiveError(f"{self._mine}: {', '.join(late)} are missing after {within} s.")
         reason = self._aborted()
         if reason is not None and not differ:
             raise CollectiveAborted(f"{self._mine} was aborted: {reason}")

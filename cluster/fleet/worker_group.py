@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from ...executor.gang.launchers import launcher_of
-from ...executor.gang.trainers import Card, Trainers, World, meet
+from ...executor.gang.meeting import meet
+from ...executor.gang.trainers import Card, Trainers
+from ...executor.gang.worlds import World
 from ...executor.plan.group import CollectiveGroup, When
 from ...strategies.current import current_config
 
@@ -57,7 +59,8 @@ class WorkerGroup:
             number = self._trainers.trainer
             card = Card(number, self._trainers.endpoints, 1, "CPU", {})
             table = launcher_of(config).table()
-            self._current = meet(self._trainers, card, table, config.start_deadline_s)
+            cards = meet(self._trainers, card, table, config.start_deadline_s)
+            self._current = World(self._trainers, cards, table)
         return self._current
 
     def _collectives(self) -> CollectiveGroup:

@@ -22,6 +22,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ...executor.host.deadline import Deadline
 from ...strategies.errors import CollectiveError
 
 _FOLDER = "/dev/shm"
@@ -106,7 +107,7 @@ class Segment:
         Raises:
             CollectiveError: it is not there, at its full size, after ``within`` seconds.
         """
-        deadline = time.monotonic() + within
+        deadline = Deadline(within)
         while True:
             try:
                 descriptor = os.open(path, os.O_RDWR)
@@ -117,7 +118,7 @@ class Segment:
                     return cls(descriptor, nbytes, path, keep)
                 os.close(descriptor)
             check()
-            if time.monotonic() > deadline:
+            if deadline.over:
                 raise CollectiveError(
                     f"{maker} did not share its memory within {within} s. These groups join replicas of one "
                     f"host; are all of them on it, and alive?"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-import time
 from collections.abc import Callable
 
+from ...executor.host.deadline import Deadline
 from ...executor.replica.message import Message
 from ..channel.frame import ChannelClosed
 from ..primitives.doorway import Claim, enter
@@ -69,7 +69,7 @@ class Connection:
         """
         return self._receiver.receive(go_on)
 
-    def exchange(self, message: Message, deadline: float) -> Message:
+    def exchange(self, message: Message, deadline: Deadline) -> Message:
         """Send a question and return its answer.
 
         Raises:
@@ -78,7 +78,7 @@ class Connection:
         """
 
         def go_on() -> None:
-            if time.monotonic() > deadline:
+            if deadline.over:
                 raise Late
 
         self._number = (self._number + 1) & 0xFFFFFFFF

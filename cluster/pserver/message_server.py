@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...executor.host.deadline import Deadline, Stopwatch
 from ...executor.replica.message import Message
 from ...executor.rpc.answers import refusal_of
 from ...executor.rpc.messages import Goodbye, Hello, Refused, Service, parts_of
@@ -31,8 +32,7 @@ from .receiver import Places, Receiver
 from .segments import Sender
 
 _LOOK_S = 0.1
-# Of the time between two looks, what counts at most: this process may have been stopped meanwhile.
-_PAUSE_S = 1.0
+_PAUSE_S = 1.0  # between two looks: more is none of the trainers' silence
 _LAST_ANSWERS_S = 2.0
 _CONNECTIONS = 64  # that a trainer's process may have at one time
 
@@ -86,7 +86,7 @@ class MessageServer:
         self._published = published
         self._answered = answered
         self._callers: dict[int, _Caller] = {}
-        self._clock, self._looked = 0.0, time.monotonic()
+        self._clock = Stopwatch(_PAUSE_S)
         self._lock = threading.Lock()
         self._buffers = BufferPool()
         self._closed = False
@@ -103,8 +103,8 @@ class MessageServer:
 
     def close(self) -> None:
         """Take no more messages, send the answers that are due, hang up."""
-        deadline = time.monotonic() + _LAST_ANSWERS_S
-        while self._busy and time.monotonic() < deadline:
+        deadline = Deadline(_LAST_ANSWERS_S)
+        while self._busy and not deadline.over:
             time.sleep(0.01)
         self._closed = True
         if self._thread.is_alive():
@@ -138,7 +138,7 @@ class MessageServer:
         with self._lock:
             caller = self._callers.setdefault(claim.caller, _Caller())
             caller.connections.add(connection)
-            caller.heard = self._clock
+            caller.heard = self._clock.seconds
         serve = self._answer_calls if claim.purpose == CALLS else self._answer_heartbeats
         threading.Thread(
             target=self._serve,
@@ -163,14 +163,12 @@ class MessageServer:
 
     def _look_after(self) -> None:
         """Tell the service of trainers without a sign of life for too long; forget callers that left."""
-        now = time.monotonic()
-        self._clock += min(now - self._looked, _PAUSE_S)
-        self._looked = now
+        now = self._clock.look()
         with self._lock:
             silent = {
                 number: caller
                 for number, caller in self._callers.items()
-                if self._clock - caller.heard > self._lost_after
+                if now - caller.heard > self._lost_after
             }
             for number in silent:
                 del self._callers[number]
@@ -213,7 +211,7 @@ class MessageServer:
     def _answer_heartbeats(self, caller: _Caller, connection: Connection) -> None:
         while True:
             number, _ = connection.receive(self._go_on)
-            caller.heard = self._clock
+            caller.heard = self._clock.seconds
             connection.send(number, Message("pong", {}), self._go_on)
 
     def _answer_calls(self, caller: _Caller, connection: Connection) -> None:

@@ -7,11 +7,11 @@ array; no second copy of all of them exists anywhere.
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from ...executor.host.deadline import Deadline
 from ...executor.replica.message import Message
 from ...strategies.errors import CollectiveError
 from ..channel.frame import ChannelClosed
@@ -41,10 +41,10 @@ class Destination:
         Raises:
             CollectiveError: they did not come in time.
         """
-        deadline = time.monotonic() + within
+        deadline = Deadline(within)
 
         def go_on() -> None:
-            if time.monotonic() > deadline:
+            if deadline.over:
                 raise CollectiveError(f"a server's values did not come within {within:g} s.")
 
         try:
@@ -84,7 +84,7 @@ def move(
     Raises:
         CollectiveError: the process that is to have them is gone, or takes nothing in.
     """
-    deadline = time.monotonic() + within
+    deadline = Deadline(within)
     try:
         sock = open_socket(address, 0, MOVE, within)
         connection = Connection(sock, Receiver(sock, BufferPool(kept_bytes=0)))

@@ -14,7 +14,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 
+from ...executor.host.deadline import Deadline
 from ...executor.replica.message import Message as Framed
 from ...executor.rpc import messages
 from ...executor.rpc.answers import accepted
@@ -100,14 +102,14 @@ class _Link:
     def call(self, message: messages.Message, within: float) -> messages.Answer:
         if self._address is None:
             self._directory.join()
-        deadline = time.monotonic() + within
+        deadline = Deadline(within)
         membership = self._membership(message)
         if membership is not None:
             membership.keep(message, self._last)
         question = framed(message)
         while True:
             try:
-                generation, connection = self._connection(deadline, within)
+                generation, connection = self._connection(deadline)
                 if membership is not None:
                     self._join(membership, generation, connection, deadline)
                 answer = self._exchange(generation, connection, question, deadline)
@@ -118,7 +120,7 @@ class _Link:
                 if isinstance(message, messages.Goodbye) and self._address is None:
                     return messages.Taken()
                 self._forget_address()
-                if time.monotonic() > deadline:
+                if deadline.over:
                     raise self._unreachable(within, error) from error
                 time.sleep(_AGAIN_S)
                 continue
@@ -129,9 +131,9 @@ class _Link:
 
     # -- connections ---------------------------------------------------------------------------------
 
-    def _connection(self, deadline: float, within: float) -> tuple[int, Connection]:
+    def _connection(self, deadline: Deadline) -> tuple[int, Connection]:
         """Return a connection to the server as it is now, which this caller alone uses."""
-        address = self._find(deadline, within)
+        address = self._find(deadline)
         with self._lock:
             while self._idle:
                 generation, connection = self._idle.pop()
@@ -140,8 +142,8 @@ class _Link:
                 connection.close()
         return address.generation, self._open(address, CALLS, deadline)
 
-    def _open(self, address: Address, purpose: int, deadline: float) -> Connection:
-        patience = min(max(deadline - time.monotonic(), 0.1), _CONNECT_S)
+    def _open(self, address: Address, purpose: int, deadline: Deadline) -> Connection:
+        patience = min(max(deadline.left, _AGAIN_S), _CONNECT_S)
         try:
             sock = open_socket(address, self._caller, purpose, patience)
         except CollectiveError as error:  # another process listens there now
@@ -150,7 +152,7 @@ class _Link:
         return Connection(sock, Receiver(sock, self._buffers), Sender(near=near))
 
     def _exchange(
-        self, generation: int, connection: Connection, question: Framed, deadline: float
+        self, generation: int, connection: Connection, question: Framed, deadline: Deadline
     ) -> Framed:
         """Ask; a connection on which something was left half done is of no further use."""
         with self._lock:
@@ -171,7 +173,7 @@ class _Link:
                 self._idle.append((generation, connection))
         return answer
 
-    def _find(self, deadline: float, within: float) -> Address:
+    def _find(self, deadline: Deadline) -> Address:
         """Return where the server is; wait for one that is not there yet.
 
         Raises:
@@ -181,21 +183,19 @@ class _Link:
         with self._finding:
             while self._address is None:
                 self._check_open()
-                address = self._directory.find(
-                    self._endpoint, max(deadline - time.monotonic(), 0.1)
-                )
+                address = self._directory.find(self._endpoint, max(deadline.left, _AGAIN_S))
                 if address is not None:
                     self._take_up(address, deadline)
                 elif self._last is not None and not self._last.restores:
                     raise self._ended()
-                elif time.monotonic() > deadline:
-                    raise self._absent(within)
+                elif deadline.over:
+                    raise self._absent(deadline.within)
                 else:
                     waiting.look(f"the parameter server {self._endpoint}")
                     time.sleep(_AGAIN_S)
             return self._address
 
-    def _take_up(self, address: Address, deadline: float) -> None:
+    def _take_up(self, address: Address, deadline: Deadline) -> None:
         """Talk to the server at an address from now on."""
         before, self._last = self._last, address
         if before is not None and address.generation != before.generation and not before.restores:
@@ -236,7 +236,7 @@ class _Link:
             return self._trainers.setdefault(trainer, _Membership(self._endpoint))
 
     def _join(
-        self, membership: _Membership, generation: int, connection: Connection, deadline: float
+        self, membership: _Membership, generation: int, connection: Connection, deadline: Deadline
     ) -> None:
         """Repeat to a restored server the messages that it forgot, once for each trainer."""
         if membership.generation in (generation, None):
@@ -320,7 +320,7 @@ class _Watch(threading.Thread):
         with contextlib.suppress(ChannelClosed, OSError, Late):
             while not self._closed.wait(_BEAT_S):
                 self._ping_at = time.monotonic()
-                self._connection.exchange(Framed("ping", {}), float("inf"))
+                self._connection.exchange(Framed("ping", {}), Deadline(inf))
                 self._pong_at = time.monotonic()
 
     def close(self) -> None:

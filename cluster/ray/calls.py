@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +9,8 @@ import numpy as np
 import ray
 from ray.exceptions import RayError
 
+from ...executor.gang.delivery import Outcome
+from ...executor.host.deadline import Deadline
 from ...executor.host.interrupts import interruptible
 from ...executor.replica.message import Message
 from ..channel.transport import Transport
@@ -70,7 +71,7 @@ class ActorCalls(Transport[_Exchange]):
         return dict(sorted(exchange.answers.items()))
 
     def _gather(self, exchange: _Exchange, ranks: set[int], within: float) -> None:
-        deadline = time.monotonic() + within
+        deadline = Deadline(within)
         calls, answers = exchange.calls, exchange.answers
         while waiting := {calls[r]: r for r in calls if r in ranks and r not in answers}:
             with interruptible:
@@ -82,7 +83,7 @@ class ActorCalls(Transport[_Exchange]):
                         answers[rank] = _own(ray.get(reference))
                 except RayError:
                     raise self._lost(rank) from None
-            if time.monotonic() > deadline:
+            if deadline.over:
                 raise self._late(sorted(set(waiting.values()) - set(answers)), within)
             if not ready:
                 self._watch(sorted(waiting.values()))
@@ -99,10 +100,10 @@ class ActorCalls(Transport[_Exchange]):
             self._push()
             self._under_way.pop(number, None)
 
-    def came(self, number: int, rank: int) -> tuple[Message | None, Message | None]:
+    def outcome(self, number: int, rank: int) -> Outcome:
         """Return the answer of a replica, which posts nothing."""
         exchange = self._under_way.get(number)
-        return None, exchange.answers.get(rank) if exchange is not None else None
+        return Outcome(None, exchange.answers.get(rank) if exchange is not None else None)
 
     def drain(self, ranks: set[int], within: float) -> None:
         for exchange in list(self._under_way.values()):

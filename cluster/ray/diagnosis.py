@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ...executor.host.deadline import Stopwatch
 from ...graph.ops.collective import COLLECTIVES
 from ..channel.heartbeat import HeartbeatMonitor
 from .replica_handle import NodeProbes, ReplicaHandle
 
 LOOK_S = 2.0  # for which a node may take to tell of a process
+_PAUSE_S = 0.5  # between two looks: more is none of the replicas' silence
 _UNKNOWN_S = 5.0  # for how long a replica may be silent whose process is there, but does nothing
 _BY_SIGNAL = "is stopped (by SIGSTOP, or from a terminal) and does not answer"
 
@@ -36,6 +37,7 @@ class Diagnosis:
         self._monitor: HeartbeatMonitor | None = None
         self._probes = NodeProbes()
         self._stopped: dict[int, float] = {}  # since when, by rank
+        self._watch = Stopwatch(_PAUSE_S)
         self.cut_off: set[str] = set()
 
     def post(self, members: list[ReplicaHandle], within: float) -> None:
@@ -55,7 +57,7 @@ class Diagnosis:
 
     def look(self, members: Sequence[ReplicaHandle], ranks: list[int]) -> Loss | None:
         """Return which replicas that have yet to answer never will: stopped ones, or one silent and dead."""
-        now = time.monotonic()
+        now = self._watch.look()
         self._stopped = {r: self._stopped.get(r, now) for r in ranks if members[r].stopped}
         stopped = [r for r, since in self._stopped.items() if now - since > self._patience]
         if stopped:

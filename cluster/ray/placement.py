@@ -155,8 +155,13 @@ def choose(cluster_nodes: Sequence[Node], config: ClusterConfig) -> list[Node]:
     """Return the nodes that may be used, in the order in which they are.
 
     Raises:
-        PlacementError: there is no node with a name or labels that were asked for.
+        PlacementError: there is no node at all, or none with a name or labels that were asked for.
     """
+    if not cluster_nodes:
+        raise PlacementError(
+            "no node is left for replicas: each that lives is cut off from the driver, or unfit. Start another "
+            "(ray start --address)."
+        )
     if config.nodes is None and config.node_labels is None:
         return [node for node in cluster_nodes if node.cpus] or list(cluster_nodes)
     nodes = list(cluster_nodes) if config.nodes is None else _named(cluster_nodes, config.nodes)
@@ -263,7 +268,7 @@ def _not_free(size: int, cluster_nodes: Sequence[Node], config: ClusterConfig, s
     return (
         f"Ray cannot place {_wanted(size, config)}: {state.lower().replace('_', ' ')}. "
         f"{_free(cluster_nodes, config)}. Waited up to {config.start_deadline_s:g} s "
-        f"(ClusterConfig.start_deadline_s)."
+        f"(ClusterConfig.start_deadline_s): end what holds the rest, ask for fewer places, or wait longer."
     )
 
 

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import random
+import resource
 import socket
 import tempfile
 import textwrap
@@ -31,6 +32,7 @@ from .shared_head import ROLES, shared_address
 _OBJECT_STORE_BYTES = 200_000_000  # steps do not use the object store
 _QUIET: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": True}
 _FILES_BYTES = 16 << 20  # sockets and logs of the first minutes
+_OPEN_FILES = 256  # with fewer Ray's processes may not come up
 _KNOCK_S = 10.0
 _REASON_CHARACTERS = 300
 _ours: list[str] = []  # the Ray that was started here
@@ -210,6 +212,9 @@ def _cure(error: Exception) -> str:
             f"Ray keeps files in {folder} and in the home directory: let this user write there, or name other "
             f"folders in RAY_TMPDIR and HOME."
         )
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files < _OPEN_FILES:
+        return f"Each process may open {files} files (ulimit -n), which may be too few: allow {_OPEN_FILES}."
     return "Its log files are in " + os.path.join(folder, "ray", "session_latest", "logs") + "."
 
 

@@ -24,6 +24,7 @@ import time
 from pathlib import Path
 from typing import IO
 
+from ...executor.host.deadline import Deadline
 from ...strategies.errors import CollectiveError
 from ...strategies.log import log
 from ..primitives.ray_private import authenticate
@@ -111,9 +112,9 @@ def _start(folder: Path) -> str:
         )
     # Reap it: an ended child that is not waited for stays a zombie of this process.
     threading.Thread(target=keeper.wait, daemon=True).start()
-    deadline = time.monotonic() + _START_S
+    deadline = Deadline(_START_S)
     while (address := _running(folder)) is None:
-        if keeper.poll() is not None or time.monotonic() > deadline:
+        if keeper.poll() is not None or deadline.over:
             keeper.kill()
             log = (folder / _LOG).read_text(errors="replace").strip()[-_LOG_CHARACTERS:]
             raise CollectiveError(

@@ -26,7 +26,8 @@ from ..feed.fetches import Fetches
 from ..feed.scope import Scope
 from ..gang.delivery import Share
 from ..gang.gang import Gang
-from ..gang.trainers import Trainers, World
+from ..gang.trainers import Trainers
+from ..gang.worlds import World
 from ..kernels.capabilities import capabilities
 from ..plan.numerics import checking
 from ..replica.options import RunOptions

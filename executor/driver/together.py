@@ -24,7 +24,8 @@ from ...strategies.errors import (
 from ...strategies.types import VarType
 from ..gang.gang import Gang
 from ..gang.launchers import launcher_of
-from ..gang.trainers import ENDPOINTS, Trainers, World, listed_endpoints
+from ..gang.trainers import ENDPOINTS, Trainers, listed_endpoints
+from ..gang.worlds import World
 from ..replica.orders import Spread
 
 if TYPE_CHECKING:

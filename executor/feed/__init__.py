@@ -1,8 +1,8 @@
 """Values into and out of a step: feeds, readers, fetches, tensors and scopes.
 
 Start at ``feeds.py``, which converts and checks, and ``splitting.py`` ``Splitter``, which gives places
-their rows. Results come back through ``fetches.py`` ``Joined``. A ``Scope`` owns the user's view of
-persistables.
+their rows (``cuts.py``). Results come back through ``fetches.py`` ``Joined``. A ``Scope`` owns the user's
+view of persistables.
 
 * Persistables: one device scope per replica (``Replica.scopes``). The driver's scope is the user's view:
   ``executor/device/tensor.py`` pulls the newest value when it is read; writes are sent before the next step

@@ -12,23 +12,8 @@ from ...strategies.current import current_config
 from ...strategies.errors import FeedError, FeedTypeError, InvalidType
 from ..device.tensor import LoD
 from ..host.bounded_dict import BoundedDict
-from .feeds import (
-    Copy,
-    Cuts,
-    FeedShard,
-    check,
-    convert,
-    cut,
-    cuts,
-    even_rows,
-    refuse_uneven,
-    rows_of,
-    sample_shares,
-    sequences_in,
-    split,
-    varies,
-    whole_batches,
-)
+from .cuts import Cuts, cut, cuts, even_rows, pieces, refuse_uneven, split
+from .feeds import Copy, FeedShard, check, convert, rows_of, sequences_in, varies
 from .fetches import joined_lods
 from .reader import batches_for
 
@@ -88,14 +73,7 @@ class Portions(Sequence[FeedShard]):
     def by_place(self) -> list[list[np.ndarray]]:
         """Return the arrays of each place, without names; there must be ``cuts``."""
         assert self.whole is not None and self.cuts is not None
-        arrays = self.whole.values()
-        return [
-            [
-                array if rows is None else array[rows]
-                for array, rows in zip(arrays, own, strict=True)
-            ]
-            for own in self.cuts
-        ]
+        return pieces(self.whole.values(), self.cuts)
 
 
 class Splitter:
@@ -193,8 +171,9 @@ class Splitter:
         shape_cuts = self._cuts_by_shape.get(shapes)
         if shape_cuts is None:
             refuse_uneven(self.program, arrays, {}, self.count)
-            # errors tell the size that is fed
-            check(self.program, whole_batches(self.program, arrays))
+            variables = self.program.global_block().vars
+            # Those that are cut by rows are checked whole: errors tell the size that is fed.
+            check(self.program, {n: a for n, a in arrays.items() if varies(variables[n])})
             shape_cuts = self._cuts_by_shape[shapes] = cuts(
                 self.program, arrays, self.count, partial=self.partial
             )
@@ -225,7 +204,7 @@ class Splitter:
         """Return the weight of each place's samples, if they are weighed."""
         if not self.weighted:
             return [1.0] * len(portions)
-        return sample_shares(rows_of(self.program, portions))
+        return _sample_shares(rows_of(self.program, portions))
 
     def whole(self, batches: Sequence[Portions]) -> frozenset[str]:
         """Return the names of feeds that are not cut and have the same bits on all places."""
@@ -298,3 +277,23 @@ def _have_same_bits(arrays: Sequence[np.ndarray]) -> bool:
 
 def _bits(array: np.ndarray) -> tuple[Any, ...]:
     return array.dtype, array.shape, array.tobytes()
+
+
+def _sample_shares(rows: Mapping[str, Sequence[int]]) -> list[float]:
+    """Return each place's part of all samples.
+
+    Raises:
+        FeedError: the batch variables disagree about it, or there is none.
+    """
+    shares: dict[str, list[float]] = {}
+    for name, counts in rows.items():
+        total = sum(counts)
+        shares[name] = [count / total if total else 0.0 for count in counts]
+    by_feed = list(shares.values())
+    if not by_feed or any(not np.allclose(part, by_feed[0]) for part in by_feed):
+        counts_text = ", ".join(f"{name!r}: {list(counts)}" for name, counts in rows.items())
+        raise FeedError(
+            f"SampleWeighted needs each place's number of samples, and the feeds differ in their rows: "
+            f"{counts_text or 'no batch variable is fed'}."
+        )
+    return by_feed[0]

@@ -11,8 +11,8 @@ Start at ``gang.py`` ``Gang``. Each piece of state has one owner:
 
 * ``Worlds`` (``worlds.py``): the groups that its replicas form with those of other trainers.
 
-``launchers.py`` owns all gangs. ``trainers.py`` has gangs of several drivers (trainers) meet: a world is those
-that met; a ring has one place of each, and its programs' ops meet.
+``launchers.py`` owns all gangs. Drivers that train together (``trainers.py``) meet (``meeting.py``): a world is
+those that met; a ring has one place of each, and its programs' ops meet.
 
 * A lost replica: ``RayDelivery._lost`` takes a closed line, ``RayDelivery._look_after`` a silent one
   (``cluster/ray/diagnosis.py`` ``Diagnosis``); ``executor/gang/recovery.py`` decides what happened and what is

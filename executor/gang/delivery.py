@@ -27,8 +27,8 @@ class Outcome(NamedTuple):
     ``own_values``: the replica's own persistables after steps before the last, by the number of steps done.
     """
 
-    posted: Message | None
-    answer: Message | None
+    posted: Message | None = None
+    answer: Message | None = None
     own_values: Mapping[int, Sequence[np.ndarray]] = {}
 
 

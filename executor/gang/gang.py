@@ -23,8 +23,8 @@ from .delivery import VALUES_GONE, Delivery, GangChanged, Request, Torn
 from .libraries import warn_of_differences
 from .recovery import Recovery
 from .replicas import Replicas, cause_of
-from .trainers import Card, Table, Trainers, World
-from .worlds import Worlds
+from .trainers import Card, Table, Trainers
+from .worlds import World, Worlds
 
 if TYPE_CHECKING:
     from ...strategies.cluster import ClusterConfig

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 from queue import Empty, SimpleQueue
 
+from ..host.deadline import Deadline
 from ..host.interrupts import interruptible
 from ..replica.message import Message
 from ..replica.orders import OK
@@ -41,7 +41,7 @@ class ReplicaThread(threading.Thread):
         """Whether everything that was asked is answered."""
         return self._finished >= self._last
 
-    def wait(self, number: int, answers: dict[int, Message], until: float) -> bool:
+    def wait(self, number: int, answers: dict[int, Message], deadline: Deadline) -> bool:
         """Return when question ``number`` is answered; False if it is late.
 
         The answer is there before the bell rings, so an interrupt may swallow a ring but no answer.
@@ -49,9 +49,9 @@ class ReplicaThread(threading.Thread):
         rank = self.replica.rank
         while rank not in answers:
             try:
-                self._bell.get(timeout=max(until - time.monotonic(), 0.001))
+                self._bell.get(timeout=deadline.slice_s)
             except Empty:
-                if time.monotonic() > until and rank not in answers:
+                if deadline.over and rank not in answers:
                     return False
         while not self._bell.empty():  # rings of those that were answered when they were asked for
             self._bell.get()

@@ -13,6 +13,7 @@ import numpy as np
 from ...strategies.errors import CollectiveAborted, CollectiveError
 from ...strategies.types import is_low
 from ..cuda.runtime import Runtime
+from ..host.deadline import Deadline
 from ..host.interrupts import interruptible
 from ..plan.group import WHEN, CollectiveGroup, Ints, When, spans
 from ..replica.agreement import NO_STEP, format_step, mismatch_message
@@ -60,13 +61,12 @@ class ThreadRendezvous:
                 self.round += 1
                 self.turn.notify_all()
                 return
-            deadline = time.monotonic() + within
+            deadline = Deadline(within)
             while self.round == mine:
                 self._refuse_aborted(tag[0])
-                remaining_s = deadline - time.monotonic()
-                if remaining_s <= 0:
+                if deadline.over:
                     self._give_up(tag, within)
-                self.turn.wait(remaining_s)
+                self.turn.wait(deadline.slice_s)
 
     def let_go(self) -> None:
         """Release the lock if an interrupt kept this thread, which is not inside, from doing it."""

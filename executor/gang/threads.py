@@ -6,7 +6,6 @@ import itertools
 import os
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...strategies.errors import CollectiveError, InvalidState
 from ..cuda.transfers import Arriving
 from ..device.place import Place, runtime_of
+from ..host.deadline import Deadline
 from ..host.interrupts import interruptible
 from ..replica.message import Message
 from ..replica.replica import Replica
@@ -109,14 +109,14 @@ class ThreadDelivery:
         exchange.handed_out = True
 
     def finish(self, number: int) -> dict[int, Message]:
-        until = time.monotonic() + self._within
+        deadline = Deadline(self._within)
         exchange = self._exchanges[number]
         if not exchange.handed_out:
             self._hand_out(number, exchange)
         if exchange.own is not None and 0 not in exchange.answers:
             self._run_own(exchange, exchange.own)
         if exchange.by_worker:
-            self._gather(number, exchange, until)
+            self._gather(number, exchange, deadline)
         for rank, answer in [*exchange.answers.items()]:
             try:
                 if isinstance(answer.arrays, Arriving):
@@ -157,7 +157,7 @@ class ThreadDelivery:
             worker.ask(number, None, answers)
         waiting = _Exchange(None, dict.fromkeys(self._workers, IDLE), collected=False)
         waiting.answers = answers
-        self._gather(number, waiting, time.monotonic() + self._within)
+        self._gather(number, waiting, Deadline(self._within))
         if self._catching_up is None:
             # On a thread of its own, which no interrupt strikes: writes are made once.
             self._catching_up = threading.Thread(target=self._catch_up, daemon=True)
@@ -176,9 +176,9 @@ class ThreadDelivery:
                     replica.runtime.use()
                 replica.catch_up(furthest)
 
-    def _gather(self, number: int, exchange: _Exchange, until: float) -> None:
+    def _gather(self, number: int, exchange: _Exchange, deadline: Deadline) -> None:
         ranks = exchange.by_worker
-        late = [r for r in ranks if not self._workers[r].wait(number, exchange.answers, until)]
+        late = [r for r in ranks if not self._workers[r].wait(number, exchange.answers, deadline)]
         if late:
             self.broken = True
             self._abort(f"replicas {late} are late")

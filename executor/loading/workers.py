@@ -19,18 +19,19 @@ import socket
 import struct
 import sys
 import threading
-import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from multiprocessing.connection import wait
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ...strategies.errors import ExecutionError
+from ..host.deadline import Deadline
 from .collate import Exhausted
 from .datasets import Dataset
 
@@ -125,7 +126,7 @@ class Crew:
             return
 
     def _take(self, number: int) -> tuple[str, Any]:
-        deadline = time.monotonic() + self._within if self._within else None
+        deadline = Deadline(self._within or inf)
         while True:
             self._await(number, deadline)
             try:
@@ -138,12 +139,12 @@ class Crew:
                 raise _error(number, *value)
             return kind, value
 
-    def _await(self, number: int, deadline: float | None) -> None:
+    def _await(self, number: int, deadline: Deadline) -> None:
         end, process = self._ends[number], self._processes[number]
         while end not in (ready := wait([end, process.sentinel], _LOOK_S)):
             if ready:
                 self._lost(number)
-            if deadline is not None and time.monotonic() > deadline:
+            if deadline.over:
                 raise ExecutionError(
                     f"worker {number} of the DataLoader gave no batch for {self._within:g} s (timeout)."
                 )

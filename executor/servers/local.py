@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...strategies.errors import InvalidState, ServerLost
-from ...strategies.log import REPORT_S, WaitLog
+from ...strategies.log import WaitLog
 from ..gang.launchers import Launcher
 from ..gang.local import launch_threads
 from ..gang.thread_group import form_threads
 from ..gang.trainers import LocalTable
+from ..host.deadline import Deadline
 from ..rpc.answers import accepted
 from ..rpc.messages import Answer, Message, Service, Wire
 
@@ -32,9 +32,9 @@ class LocalWire(Wire):
 
     def call(self, endpoint: str, message: Message, within: float) -> Answer:
         with _changed:
-            end, waiting = time.monotonic() + within, WaitLog()
-            while endpoint not in _services and (remaining_s := end - time.monotonic()) > 0:
-                _changed.wait(min(remaining_s, REPORT_S))
+            deadline, waiting = Deadline(within), WaitLog()
+            while endpoint not in _services and not deadline.over:
+                _changed.wait(deadline.slice_s)
                 waiting.look(f"the parameter server {endpoint}")
             if endpoint not in _services:
                 raise ServerLost(

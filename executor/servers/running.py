@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
@@ -16,6 +15,7 @@ from ..driver.parallel import ParallelRun
 from ..driver.runnable import Steps
 from ..feed.scope import Scope
 from ..gang.launchers import launcher_of
+from ..host.deadline import Deadline
 from ..rpc.messages import Ask
 from .server import ParameterServer
 from .session import Session
@@ -49,10 +49,10 @@ def wait_for_servers(endpoints: Sequence[str], within: float | None = None) -> N
     within = config.start_deadline_s if within is None else within
     missing: dict[str, str] = {}
     wire = launcher_of(config).wire(config)
-    end = time.monotonic() + within
+    deadline = Deadline(within)
     try:
         for endpoint in endpoints:
-            remaining_s = max(end - time.monotonic(), min(within, _LEAST_S))
+            remaining_s = max(deadline.left, min(within, _LEAST_S))
             try:
                 wire.call(endpoint, Ask(), round(remaining_s, 3))
             except ServerLost as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from ...strategies.errors import (
     nearest,
 )
 from ..feed.scope import Scope
+from ..host.deadline import Deadline
 from ..rpc import messages
 from ..rpc.answers import refusal_of
 from .state import Saver, ServerState
@@ -182,14 +182,13 @@ class ParameterServer(messages.Service):
             self.state.changed.notify_all()
 
     def wait(self, within: float) -> bool:
-        deadline = time.monotonic() + within
+        deadline = Deadline(within)
         with self.state.changed:
             while self.state.failure is None and not self.state.ended:
                 self.state.refuse_absence()
-                remaining_s = deadline - time.monotonic()
-                if remaining_s <= 0:
+                if deadline.over:
                     return False
-                self.state.changed.wait(min(remaining_s, 1.0))
+                self.state.changed.wait(deadline.slice_s)
             if self.state.failure is not None:
                 raise self.state.failure
             return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from ...graph.transpiler.server_program import ServerProgram
 from ...strategies.errors import EnforceNotMet, ExecutionError, InvalidValue, TrainerLost
 from ..device.tensor import Tensor
 from ..feed.scope import Scope
+from ..host.deadline import LOOK_S, Stopwatch
 from .progress import Progress
 from .updates import Updates
 
@@ -42,7 +42,7 @@ class ServerState:
         self.failure: EnforceNotMet | None = None
         self.changed = threading.Condition()
         self.counts = {"pushes": 0, "repeated": 0, "rows": 0}
-        self._idle_since = time.monotonic()
+        self._idle = Stopwatch()
         self._check_bound()
 
     def _check_bound(self) -> None:
@@ -114,7 +114,7 @@ class ServerState:
         Raises:
             TrainerLost: a trainer did not come, or not in time; names those ``waited`` for.
         """
-        began = time.monotonic()
+        watch = Stopwatch()
         while not ready():
             if self.failure is not None:
                 raise self.failure
@@ -122,19 +122,19 @@ class ServerState:
             never = any(not progress.joined for progress in late)
             config = self.config
             within = config.start_deadline_s if never else config.step_deadline_s
-            remaining_s = began + within - time.monotonic()
+            remaining_s = within - watch.look()
             if remaining_s <= 0:
                 raise TrainerLost(f"{what}: {_named(late)} within {within:g} s ({_field(never)}).")
-            self.changed.wait(remaining_s)
+            self.changed.wait(min(remaining_s, LOOK_S))
         if self.failure is not None:
             raise self.failure
 
     def refuse_absence(self) -> None:
         """End if no trainer is at work, and those that were awaited did not come in time."""
-        now, within = time.monotonic(), self.config.start_deadline_s
+        within = self.config.start_deadline_s
         if any(progress.live and progress.joined for progress in self.trainers):
-            self._idle_since = now
-        elif now - self._idle_since > within:
+            self._idle = Stopwatch()
+        elif self._idle.look() > within:
             absent = _named([progress for progress in self.trainers if progress.live])
             text = (
                 f"parameter server {self.endpoint}: {absent} within {within:g} s ({_field(True)})."

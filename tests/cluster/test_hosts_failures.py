@@ -27,6 +27,7 @@ from rowlock.strategies.errors import CollectiveAborted, CollectiveError
 from rowlock.strategies.types import BFLOAT16
 from tests.cluster.test_hosts_group import _context, across
 from tests.cluster.test_meeting import bfloat16, failing
+from tests.pauses import paused
 
 TWO_OF_TWO = [[0, 1], [2, 3]]
 
@@ -143,6 +144,21 @@ def test_a_frozen_host_is_named_at_the_deadline() -> None:
 
     waited, text = surviving([[0], [1]], work, {1})[0]
     assert 0.4 < waited < 60 and "host 1 (ranks [1]) are missing after 0.5 s" in text
+
+
+def test_hosts_that_were_stopped_together_meet() -> None:
+    goes_on = _context.Event()
+
+    def work(group: HostsGroup) -> float:
+        total = np.ones(1)
+        if group.rank == 0:
+            paused(goes_on.set)
+        else:
+            assert goes_on.wait(60)
+        group.all_reduce(total, when=When(60))
+        return float(total[0])
+
+    assert across([[0], [1]], work) == [2.0, 2.0]
 
 
 # -- votes -------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from rowlock.strategies.errors import CollectiveAborted, CollectiveError
 from rowlock.strategies.types import BFLOAT16
 from tests.cluster.test_collective_group import together
 from tests.conftest import eventually
+from tests.pauses import paused
 
 _context = multiprocessing.get_context("fork")
 
@@ -192,6 +193,19 @@ def test_living_ranks_leave_together_whenever_a_rank_aborts() -> None:
                 return passed
 
         assert len(set(among(3, work).values())) == 1
+
+
+def test_ranks_that_were_stopped_together_meet() -> None:
+    goes_on = _context.Event()
+
+    def work(group: SharedMemoryGroup) -> None:
+        if group.rank == 0:
+            paused(goes_on.set)
+        else:
+            assert goes_on.wait(60)
+        group.barrier(When(60))
+
+    assert among(2, work) == {0: None, 1: None}
 
 
 # -- elements ----------------------------------------------------------------------------------------

@@ -179,6 +179,11 @@ def test_what_cannot_be_is_refused_in_a_sentence(
     assert isinstance(raised.value, CollectiveError)
 
 
+def test_where_no_node_is_left_that_is_said() -> None:
+    with pytest.raises(PlacementError, match=r"no node is left for replicas: .* Start another"):
+        plan(2, [], ClusterConfig())
+
+
 def test_a_message_names_some_nodes_and_counts_the_rest() -> None:
     many = [Node(f"id{i}", f"10.1.0.{i}", {"CPU": 1}) for i in range(40)]
     with pytest.raises(PlacementError, match=r"10\.1\.0\.11 .*and 28 more"):

@@ -209,6 +209,17 @@ def test_what_ray_raises_is_told_with_its_cure(
         session.join_ray(ClusterConfig(address="ray://x"))
 
 
+def test_few_open_files_are_told_where_ray_does_not_come_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", raising(RuntimeError("Timed out waiting for file")))
+    monkeypatch.setattr(session.resource, "getrlimit", lambda _: (40, 40))
+    with pytest.raises(CollectiveError, match=r"may open 40 files \(ulimit -n\).*allow 256"):
+        session.join_ray(ClusterConfig())
+
+
 def test_ray_is_started_by_a_thread_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its processes end with the thread that started them, and users' threads end."""
     starters: list[threading.Thread] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -18,13 +17,11 @@ import rowlock.fluid as fluid
 from rowlock.executor.driver import program_on_gang
 from rowlock.executor.gang import launchers
 from rowlock.executor.gang.launchers import launcher_of
-from rowlock.executor.gang.trainers import (
-    Card,
-    LocalTable,
-    Trainers,
-    World,
-    meet,
-)
+from rowlock.executor.gang.meeting import meet
+from rowlock.executor.gang.trainers import Card, LocalTable, Trainers
+from rowlock.executor.gang.worlds import World
+from rowlock.executor.host import deadline
+from rowlock.executor.host.deadline import LOOK_S
 from rowlock.graph.compile import Compiled
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.cluster import ClusterConfig
@@ -155,7 +152,7 @@ def card(trainer: int, ends: list[str], **others: Any) -> Card:
 def test_two_drivers_with_one_number() -> None:
     ends, table = endpoints(3), LocalTable()
 
-    def come(trainer: int) -> World:
+    def come(trainer: int) -> list[Card]:
         trainers = Trainers(tuple(ends), trainer)
         assert trainer == 0 or eventually(lambda: table.get(trainers.key(0)) is not None)
         return meet(trainers, card(trainer, ends), table, 30)
@@ -167,7 +164,7 @@ def test_two_drivers_with_one_number() -> None:
 def test_places_of_two_kinds() -> None:
     ends, table = endpoints(2), LocalTable()
 
-    def come(trainer: int) -> World:
+    def come(trainer: int) -> list[Card]:
         own = card(trainer, ends, device=("CPU", "GPU")[trainer])
         return meet(Trainers(tuple(ends), trainer), own, table, 30)
 
@@ -187,8 +184,8 @@ def test_what_an_earlier_run_left_is_no_trainer() -> None:
             meet(Trainers(tuple(ends), 0), card(0, ends), table, 0.5)
 
     def come(trainer: int) -> World:
-        own = card(trainer, ends, places=trainer + 1)
-        return meet(Trainers(tuple(ends), trainer), own, table, 30)
+        own, trainers = card(trainer, ends, places=trainer + 1), Trainers(tuple(ends), trainer)
+        return World(trainers, meet(trainers, own, table, 30), table)
 
     worlds = all_well(at_once([partial(come, trainer) for trainer in (0, 1)]))
     assert worlds[0].name == worlds[1].name
@@ -215,12 +212,11 @@ def test_what_a_trainer_said_before_it_ended_is_heard() -> None:
 
 def test_a_trainer_that_never_comes(threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of two that wait for a third is over once both have read the other's card."""
-    ends, table, later = endpoints(3), LocalTable(), [0.0]
+    ends, table, hands = endpoints(3), LocalTable(), [0.0]
     with rowlock.cluster(launcher="threads", start_deadline_s=0.2):
         results = at_once([partial(train, Net(), 0, ends[:2], 1, 1)])
     refused(results, TrainerLost, f"trainer 1 ({ends[1]}) did not come within 0.2 s", "1 of 2")
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + later[0], sleep=time.sleep)
-    monkeypatch.setattr("rowlock.executor.gang.trainers.time", clock)
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: hands[0]))
     both = [Trainers(tuple(ends), t) for t in range(2)]
 
     def cards() -> list[Any]:
@@ -233,13 +229,13 @@ def test_a_trainer_that_never_comes(threads: None, monkeypatch: pytest.MonkeyPat
         assert eventually(
             lambda: all(one["beat"] > beat for one, beat in zip(cards(), beats, strict=True))
         )
-        later[0] = 60.0
+        hands[0] = LOOK_S
 
-    meeting = partial(meet, table=table, within=60.0)
+    meeting = partial(meet, table=table, within=LOOK_S)
     waiting = [partial(meeting, one, card(t, ends)) for t, one in enumerate(both)]
     *results, ended = at_once([*waiting, end])
     assert ended is None
-    refused(results, TrainerLost, f"trainer 2 ({ends[2]}) did not come within 60 s", "2 of 3")
+    refused(results, TrainerLost, f"trainer 2 ({ends[2]}) did not come within 5 s", "2 of 3")
 
 
 def test_a_late_trainer_is_waited_for(threads: None) -> None:
@@ -356,7 +352,7 @@ def test_an_op_that_fails_is_named_at_the_others(gang: str) -> None:
 
 def test_a_step_that_one_does_not_come_to(threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
     ends = endpoints(2)
-    monkeypatch.setattr("rowlock.executor.gang.trainers._LAST_WORDS_S", 0.5)
+    monkeypatch.setattr("rowlock.executor.gang.worlds._LAST_WORDS_S", 0.5)
     with rowlock.cluster(launcher="threads", collective_deadline_s=3.0):
         nets = [Net(), Net()]
         results = at_once(
@@ -378,7 +374,7 @@ def test_a_program_whose_trainers_are_gone_answers_questions(
             nets[trainer].run(programs[trainer], part(feed(8, step), trainer, 2), [])
 
     programs[0].trace()
-    monkeypatch.setattr("rowlock.executor.gang.trainers._LAST_WORDS_S", 0.5)
+    monkeypatch.setattr("rowlock.executor.gang.worlds._LAST_WORDS_S", 0.5)
     with rowlock.cluster(launcher="threads", collective_deadline_s=3.0):
         *_, lost = at_once([partial(run, 1, 1), partial(run, 0, 2)])
         assert isinstance(lost, TrainerLost)

@@ -18,6 +18,7 @@ from ray.util.collective.collective_group.base_collective_group import BaseGroup
 from ....executor.cuda.runtime import Runtime
 from ....executor.device.gpus import open_gpu
 from ....executor.gang.staged import StagedGroup
+from ....executor.host.deadline import Deadline
 from ....executor.plan.group import CollectiveGroup, When
 from ....executor.replica.agreement import named
 from ....strategies.errors import CollectiveError, Unsupported
@@ -264,11 +265,11 @@ def _key(name: str, rank: int) -> str:
 def _published(name: str, size: int, forming: Forming) -> list[Any]:
     """Return what every rank published."""
     within = forming.terms.forming_s
-    deadline, entries = time.monotonic() + within, []
+    deadline, entries = Deadline(within), []
     for rank in range(size):
         while (entry := ray_private.get(_key(name, rank))) is None:
             forming.refuse_ended()
-            if time.monotonic() > deadline:
+            if deadline.over:
                 raise CollectiveError(
                     f"group {name}: rank {rank} did not join within {within:g} s "
                     f"(ClusterConfig.start_deadline_s)."
