@@ -72,17 +72,21 @@ def divide(
 
 def mod(x: Variable, y: Any, name: str | None = None) -> Variable:
     """The remainder of x divided by y, with the sign of y."""
-    remainder: Variable = x % y
-    return remainder
+    return operators.remainder(*_divided(x, y))
 
 
 def floor_divide(x: Variable, y: Any, name: str | None = None) -> Variable:
     """x / y rounded down."""
+    return operators.floor_divide(*_divided(x, y))
+
+
+def _divided(x: Variable, y: Any) -> tuple[Variable, Variable]:
+    """Return x and y, a number or a Variable, in one element type."""
     if isinstance(y, Variable):
-        return operators.floor_divide(*alike(x, y))
+        return alike(x, y)
     if isinstance(y, float) and x.dtype in INTEGERS:
         x = layers.cast(x, "float32")
-    return operators.floor_divide(x, constant(y, x.dtype))
+    return x, constant(y, x.dtype)
 
 
 def pow(x: Variable, y: Any, name: str | None = None) -> Variable:
