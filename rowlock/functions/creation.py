@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.layers import matrices
+from ..graph.layers import binary, matrices
 from ..graph.layers import shape as layers
 from ..graph.layers.helper import LayerHelper
 from ..graph.layers.tensors import sizes_of
@@ -163,10 +163,15 @@ def logspace(
 
 
 def eye(
-    num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str | None = None
+    num_rows: Any, num_columns: Any = None, dtype: Any = None, name: str | None = None
 ) -> Variable:
-    """Ones on the diagonal, zeros beside it."""
-    return matrices.eye(num_rows, num_columns, None, dtype_or_default(dtype))
+    """Ones on the diagonal, zeros beside it; sizes are ints or Variables of one element."""
+    sizes = [num_rows, num_rows if num_columns is None else num_columns]
+    if not any(isinstance(size, Variable) for size in sizes):
+        return matrices.eye(*sizes, None, dtype_or_default(dtype))
+    rows, columns = (arange(0, size, 1, "int64") for size in sizes)
+    same = binary.equal(layers.unsqueeze(rows, [1]), layers.unsqueeze(columns, [0]))
+    return layers.cast(same, dtype_or_default(dtype))
 
 
 def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:

@@ -15,10 +15,10 @@ from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
 from ..strategies.types import VarType
 from . import math as functions
-from .creation import meshgrid, ones_like
+from .creation import full_like, meshgrid, ones_like
 from .manipulation import concat, expand, flatten, gather, reshape, stack, transpose
 from .math import mod
-from .places import axis_of, known_sizes, swapaxes
+from .places import axis_of, known_sizes, sizes_of_step, swapaxes
 from .search import where
 
 
@@ -261,16 +261,18 @@ def take(x: Variable, index: Variable, mode: str = "raise", name: str | None = N
     """
     if mode not in ("raise", "wrap", "clip"):
         raise InvalidValue(f"take: mode is 'raise', 'wrap' or 'clip', got {mode!r}.")
-    count = product(tuple(known_sizes(x, "take")))
-    places = layers.reshape(index, [-1])
+    row, places = layers.reshape(x, [-1]), layers.reshape(index, [-1])
+    size = (row.shape or ())[0]
+    count = full_like(places, size) if size >= 0 else layers.cast(layers.shape(row), index.dtype)
     if mode == "wrap":
         places = mod(places, count)
     elif mode == "clip":
-        low, high = (layers.fill_constant([1], index.dtype, end) for end in (0, count - 1))
-        places = binary.elementwise_min(binary.elementwise_max(places, low), high)
+        first = full_like(places, 0)
+        places = binary.elementwise_min(binary.elementwise_max(places, first), count - 1)
     else:
         places = where(places < 0, places + count, places)
-    return layers.reshape(gather(layers.reshape(x, [-1]), places), list(index.shape or ()))
+    taken = gather(row, places)
+    return layers.reshape(taken, sizes_of_step(index))
 
 
 def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Variable:
