@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ClassVar
 
-from ...graph.layers.arguments import CHECKS
+from ...graph.layers.arguments import TENSORS
 from ...strategies.errors import InvalidType
 from .layers import Layer
 
@@ -23,6 +23,7 @@ class DimensionedLayer(Layer):
         super().__init_subclass__(**kwargs)
         if data_format is None:
             return
+        cls._dims = len(data_format) - 2
         construct: Any = cls.__init__
         signature = inspect.signature(construct)
         parameters = [
@@ -83,7 +84,7 @@ class FunctionLayer(Layer):
         tensors = [
             parameter
             for parameter in parameters
-            if parameter.annotation in CHECKS and parameter.default is parameter.empty
+            if parameter.annotation in TENSORS and parameter.default is parameter.empty
         ]
         left_out = {"training", *without, *(parameter.name for parameter in tensors)}
         fields = [parameter for parameter in parameters if parameter.name not in left_out]
