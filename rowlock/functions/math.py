@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.layers import activations, binary, matrices, operators, picks, products, tensors, unary
+from ..graph.layers import binary, matrices, operators, picks, products, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import Floats
+from ..graph.layers.arguments import Floats, integer, number
 from ..graph.layers.helper import layer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -93,11 +93,10 @@ def pow(x: Variable, y: Any, name: str | None = None) -> Variable:
     """x to the power y, a number or a Variable."""
     if isinstance(y, Variable):
         return binary.elementwise_pow(*alike(x, y), name=name)
-    if isinstance(y, bool) or not isinstance(y, (int, float, np.number)):
-        raise InvalidType(f"pow: y must be a number or a Variable, got {y!r}.")
+    power = number(y, "y", "pow")
     if x.dtype in INTEGERS:
         return binary.elementwise_pow(x, constant(y, x.dtype), name=name)
-    return unary.pow(x, float(y), name)
+    return unary.pow(x, power, name)
 
 
 def most(x: Variable) -> float:
@@ -131,8 +130,6 @@ def _as_tensor(value: Any, like: Variable) -> Variable:
 
 def round(x: Variable, decimals: int = 0, name: str | None = None) -> Variable:
     """x rounded to a number of decimals."""
-    if isinstance(decimals, bool) or not isinstance(decimals, int):
-        raise InvalidType(f"round: decimals must be an int, got {decimals!r}.")
     if x.dtype in INTEGERS:
         return layers.assign(x)
     if decimals == 0:
@@ -213,10 +210,8 @@ max_of, min_of = max, min
 
 def _axes(axis: Axis, layer: str) -> Any:
     for item in axis if isinstance(axis, (list, tuple)) else [axis]:
-        if item is not None and (isinstance(item, bool) or not isinstance(item, (int, np.integer))):
-            raise InvalidType(
-                f"{layer}: axis must be an int, a list of ints or None, got {axis!r}."
-            )
+        if item is not None:
+            integer(item, "axis", layer)
     return axis
 
 
@@ -411,13 +406,6 @@ tanh = _of_floats("tanh", "The hyperbolic tangent.")
 def erf(x: Variable, name: str | None = None) -> Variable:
     """The error function. Integers become float32."""
     return unary.erf(floats(x))
-
-
-def stanh(
-    x: Variable, scale_a: float = 0.67, scale_b: float = 1.7159, name: str | None = None
-) -> Variable:
-    """scale_b * tanh(scale_a * x). Integers become float32."""
-    return activations.stanh(floats(x), scale_a, scale_b, name)
 
 
 def ceil(x: Variable, name: str | None = None) -> Variable:

@@ -83,7 +83,7 @@ def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: Any = Non
     Raises:
         InvalidValue: ``axes`` are not two dimensions.
     """
-    turns = integer(k, "k", "rot90") % 4
+    turns = k % 4
     first, second = (axis_of(x, axis, "rot90") for axis in axes)
     if first == second:
         raise InvalidValue(f"rot90: axes {list(axes)} must be two dimensions.")

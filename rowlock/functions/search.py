@@ -10,7 +10,7 @@ import numpy as np
 
 from ..graph.layers import binary, matrices, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import of_family
+from ..graph.layers.arguments import integer, of_family
 from ..graph.layers.helper import LayerHelper, constant_layer, layer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -18,6 +18,7 @@ from ..strategies.errors import InvalidType, InvalidValue
 from ..strategies.types import FLOATS, VarType, to_var_type
 from . import math as functions
 from .creation import constant, full_like
+from .signatures import reordered
 
 
 def _compared(op_type: str) -> Callable[..., Variable]:
@@ -138,16 +139,7 @@ def unique(
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def allclose(
-    x: Variable,
-    y: Variable,
-    rtol: float = 1e-05,
-    atol: float = 1e-08,
-    equal_nan: bool = False,
-    name: str | None = None,
-) -> Variable:
-    """Whether every |x - y| is at most atol + rtol |y|."""
-    return matrices.allclose(x, y, rtol, atol, equal_nan, name)
+allclose = reordered(matrices.allclose, "x=input y=other rtol atol equal_nan name")
 
 
 def _extreme(
@@ -162,8 +154,6 @@ def _extreme(
     kind = to_var_type(dtype)
     if kind not in (VarType.INT32, VarType.INT64):
         raise InvalidType(f"{op_type}: dtype must be 'int32' or 'int64', got {dtype!r}.")
-    if axis is not None and (isinstance(axis, bool) or not isinstance(axis, int)):
-        raise InvalidType(f"{op_type}: axis must be an int or None, got {axis!r}.")
     operand = layers.reshape(x, [-1]) if axis is None else x
     attrs = {"axis": 0 if axis is None else axis, "keepdims": keepdim and axis is not None}
     out = constant_layer(op_type, name, x=operand, **attrs)
@@ -210,10 +200,8 @@ def topk(
         values, indices = layers.topk(x, k, name)
         values.stop_gradient = False
         return values, indices
-    if isinstance(k, bool) or not isinstance(k, int):
-        raise InvalidType(f"topk: k must be an int here, got {k!r}.")
     size = (x.shape or ())[axis]
-    if k < 1 or 0 <= size < k:
+    if integer(k, "k", "topk") < 1 or 0 <= size < k:
         raise InvalidValue(f"topk: k={k} does not fit dimension {axis} with {size} elements.")
     values, indices = tensors.in_order(x, axis, largest, name)
     return layers.slice(values, [axis], [0], [k]), layers.slice(indices, [axis], [0], [k])

@@ -207,7 +207,7 @@ def diff(
 ) -> Variable:
     """Differences of neighbours along ``axis``, ``n`` times, of x between ``prepend`` and ``append``."""
     axis = axis_of(x, axis, "diff")
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+    if n < 1:
         raise InvalidValue(f"diff: n must be an int above 0, got {n!r}.")
     parts = [tensor for tensor in (prepend, x, append) if tensor is not None]
     x = concat(parts, axis) if len(parts) > 1 else x

@@ -8,8 +8,9 @@ from ..functions.creation import full_like, tril
 from ..functions.math import mean, most
 from ..functions.math import sum as total
 from ..functions.search import where
+from ..functions.signatures import reordered
 from ..geometric import send_u_recv
-from ..graph.layers.arguments import Floats, Integers
+from ..graph.layers.arguments import Floats
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..nn.functional import softmax
@@ -27,16 +28,12 @@ def softmax_mask_fuse_upper_triangle(x: Floats) -> Variable:
     return softmax(where(seen, x, full_like(x, -most(x))), -1)
 
 
-def graph_send_recv(
-    x: Variable,
-    src_index: Integers,
-    dst_index: Integers,
-    pool_type: str = "sum",
-    out_size: Any = None,
-    name: str | None = None,
-) -> Variable:
-    """``paddle.geometric.send_u_recv`` under its older name, whose ``reduce_op`` is ``pool_type``."""
-    return send_u_recv(x, src_index, dst_index, pool_type, out_size)
+graph_send_recv = reordered(
+    send_u_recv,
+    "x src_index dst_index pool_type=reduce_op out_size name",
+    "graph_send_recv",
+    "``paddle.geometric.send_u_recv`` under its older name.",
+)
 
 
 def identity_loss(x: Floats, reduction: Any = "none") -> Variable:

@@ -18,14 +18,12 @@ from ..graph.layers.helper import LayerHelper
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
-from ..strategies.errors import InvalidType, InvalidValue, Unsupported
+from ..strategies.errors import InvalidValue, Unsupported
 from ..strategies.types import VarType
 from .activations import SELU_FLOOR, alpha_factors, softmax
 
 
-def _probability(p: Any, layer: str) -> float:
-    if isinstance(p, bool) or not isinstance(p, (int, float)):
-        raise InvalidType(f"{layer}: p must be a number, got {p!r}.")
+def _probability(p: float, layer: str) -> float:
     if not 0 <= p <= 1:
         raise InvalidValue(f"{layer}: p is in [0, 1], got {p!r}.")
     return float(p)

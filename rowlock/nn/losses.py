@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..functions import math as functions
+from ..functions.signatures import reordered
 from ..graph.layers import chains, trees, unary
 from ..graph.layers import label_loss as label_losses
 from ..graph.layers import loss as losses
@@ -123,31 +122,11 @@ def _factors(
     return layers.reshape(rows, [-1 if n < 0 else n for n in loss.shape or ()]) * counts
 
 
-def softmax_with_cross_entropy(
-    logits: Variable,
-    label: Variable,
-    soft_label: bool = False,
-    ignore_index: int = -100,
-    numeric_stable_mode: bool = True,
-    return_softmax: bool = False,
-    axis: int = -1,
-) -> Any:
-    """Cross entropy of softmax(logits) with a last dimension of one element, and optionally the softmax."""
-    return losses.softmax_with_cross_entropy(
-        logits, label, soft_label, ignore_index, numeric_stable_mode, return_softmax, axis
-    )
-
-
 def mse_loss(
     input: Variable, label: Variable, reduction: str = "mean", name: str | None = None
 ) -> Variable:
     """The squared difference."""
     return reduced(losses.square_error_cost(input, label), reduction, "mse_loss")
-
-
-def square_error_cost(input: Variable, label: Variable) -> Variable:
-    """The squared difference, element by element."""
-    return losses.square_error_cost(input, label)
 
 
 def l1_loss(
@@ -187,13 +166,6 @@ def kl_div(
         rows = layers.cast(layers.slice(layers.shape(input), [0], [0], [1]), loss.dtype)
         return layers.reduce_sum(loss) / rows
     return reduced(loss, reduction, "kl_div")
-
-
-def log_loss(
-    input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None
-) -> Variable:
-    """-label log(input + epsilon) - (1 - label) log(1 - input + epsilon)."""
-    return losses.log_loss(input, label, epsilon, name)
 
 
 def binary_cross_entropy(
@@ -269,18 +241,7 @@ def margin_ranking_loss(
     return reduced(loss, reduction, "margin_ranking_loss")
 
 
-def label_smooth(
-    label: Variable,
-    prior_dist: Variable | None = None,
-    epsilon: float = 0.1,
-    name: str | None = None,
-) -> Variable:
-    """(1 - epsilon) label + epsilon / classes, or + epsilon * prior_dist.
-
-    Raises:
-        InvalidValue: ``epsilon`` is outside [0, 1].
-    """
-    return label_losses.label_smooth(label, prior_dist, epsilon, name=name)
+label_smooth = reordered(label_losses.label_smooth, "label prior_dist epsilon name")
 
 
 def dice_loss(
