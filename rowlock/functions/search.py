@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, overload
 
 import numpy as np
@@ -280,68 +279,6 @@ def median(
         return out
     index = layers.slice(indices, [place], [start], [end])
     return out, index if keepdim else layers.squeeze(index, [place])
-
-
-# Where a quantile lies at a number between two elements: the share of the second, given the first's number.
-_BETWEEN: dict[str, Callable[[float, int], float]] = {
-    "linear": lambda at, low: at - low,
-    "lower": lambda at, low: 0.0,
-    "higher": lambda at, low: float(at > low),
-    "midpoint": lambda at, low: 0.5 * (at > low),
-    "nearest": lambda at, low: float(round(at) - low),
-}
-
-
-def quantile(
-    x: Variable,
-    q: float | Sequence[float],
-    axis: int | Sequence[int] | None = None,
-    keepdim: bool = False,
-    interpolation: str = "linear",
-    name: str | None = None,
-) -> Variable:
-    """The values below which parts ``q`` of the elements along ``axis`` lie; several ``q`` come in front.
-
-    Between two elements: "linear", "lower", "higher", "midpoint" or "nearest". Integers become float32; NaN in
-    a row makes its quantiles NaN.
-
-    Raises:
-        InvalidValue: a ``q`` is outside [0, 1], ``interpolation`` is another word, or a size is not known.
-    """
-    parts = [q] if isinstance(q, (int, float)) else list(q)
-    if interpolation not in _BETWEEN or not parts or not all(0 <= part <= 1 for part in parts):
-        raise InvalidValue(
-            f"quantile: q is in [0, 1] and interpolation one of {', '.join(_BETWEEN)}, got {q!r}, "
-            f"{interpolation!r}."
-        )
-    rank = x.ndim
-    wanted = range(rank) if axis is None else [axis] if isinstance(axis, int) else axis
-    axes = [i % rank for i in wanted]
-    rest = [i for i in range(rank) if i not in axes]
-    sizes = [(x.shape or ())[i] for i in axes]
-    if min(sizes) < 1:
-        raise InvalidValue(f"quantile: the sizes of {x.name!r} along axis must be known.")
-    count, place = math.prod(sizes), len(rest)
-    moved = layers.transpose(functions.floats(x), [*rest, *axes])
-    row = layers.reshape(moved, [*([0] * place), count])
-    ordered = tensors.in_order(row, place)[0]
-    ordered = ordered + layers.reduce_sum(row, place, True) * 0.0  # NaN stands last in order
-    results = []
-    for part in parts:
-        at = part * (count - 1)
-        low = math.floor(at)
-        weight = _BETWEEN[interpolation](at, low)
-        out = layers.slice(ordered, [place], [low], [low + 1])
-        if weight:
-            high = layers.slice(ordered, [place], [low + 1], [low + 2])
-            out = out * (1.0 - weight) + high * weight
-        if rest:
-            out = layers.squeeze(out, [place])
-            out = layers.unsqueeze(out, sorted(axes)) if keepdim else out
-        elif keepdim:
-            out = layers.reshape(out, [1] * rank)
-        results.append(out)
-    return results[0] if len(results) == 1 else layers.stack(results, 0)
 
 
 publish_definitions(__name__)
