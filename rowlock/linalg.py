@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -127,15 +127,15 @@ def svdvals(x: Variable, name: str | None = None) -> Variable:
     return svd(x)[1]
 
 
-def qr(x: Variable, mode: str = "reduced", name: str | None = None) -> Any:
+def qr(
+    x: Variable, mode: Literal["reduced", "complete", "r"] = "reduced", name: str | None = None
+) -> Any:
     """Q [..., M, K] and R [..., K, N], x = Q R, with R a triangle; K is M in mode "complete". "r": R alone.
 
     Raises:
         InvalidValue: another mode.
     """
     _matrices(x, "x", "qr")
-    if mode not in ("reduced", "complete", "r"):
-        raise InvalidValue(f"qr: mode is 'reduced', 'complete' or 'r', got {mode!r}.")
     kind = "complete" if mode == "complete" else "reduced"
     q, r = LayerHelper("qr").layers("qr", "Q R", x=x, mode=kind)
     return r if mode == "r" else (q, r)

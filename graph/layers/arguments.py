@@ -2,15 +2,17 @@
 
 ``x: Variable`` must be a Variable, ``x: Floats`` one that may hold floats, ``x: Integers`` one of integers,
 ``x: Int64`` one of int64; ``bool``, ``int`` and ``float`` are a flag, an integer and a number of Python's or
-NumPy's; None will do where ``| None`` follows. ``rowlock/names.py`` publishes functions and classes as
-:func:`checked` returns them; the type checker holds those to it that are not published.
+NumPy's, ``Literal`` lists the values that may be; None will do where ``| None`` follows. ``rowlock/names.py``
+publishes functions and classes as :func:`checked` returns them; the type checker holds those to it that are not
+published.
 """
 
 from __future__ import annotations
 
 import reprlib
 import sys
-from collections.abc import Callable, Collection
+from ast import literal_eval
+from collections.abc import Callable, Collection, Sequence
 from functools import wraps
 from inspect import Parameter, signature
 from types import FunctionType
@@ -124,6 +126,25 @@ _CHECKS: dict[str, Callable[[Any, str, str], Any]] = {
 }
 
 
+def _one_of(values: Sequence[Any]) -> Callable[[Any, str, str], None]:
+    """Return a check that raises InvalidValue unless ``x`` is among several values."""
+    *others, last = map(repr, values)
+    text = f"{', '.join(others)} or {last}"
+
+    def check(x: Any, argument: str, layer: str) -> None:
+        if x not in values:
+            raise InvalidValue(f"{layer}: {argument} must be {text}, got {x!r}.")
+
+    return check
+
+
+def _check_of(kind: str) -> Callable[[Any, str, str], Any] | None:
+    """Return the check that an annotation asks for, if any."""
+    if kind.startswith("Literal["):
+        return _one_of(literal_eval(f"({kind.removeprefix('Literal')[1:-1]},)"))
+    return _CHECKS.get(kind)
+
+
 _CHECKED: WeakSet[Callable[..., Any]] = WeakSet()
 
 
@@ -144,9 +165,10 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     contract = []
     for position, parameter in enumerate(signature(function).parameters.values()):
         kind, optional, _ = str(parameter.annotation).partition(" | None")
-        if kind in _CHECKS and parameter.kind not in _COLLECTED:
+        check = _check_of(kind)
+        if check is not None and parameter.kind not in _COLLECTED:
             place = sys.maxsize if parameter.kind is Parameter.KEYWORD_ONLY else position
-            contract.append((place, parameter.name, _CHECKS[kind], bool(optional)))
+            contract.append((place, parameter.name, check, bool(optional)))
     if not contract:
         return function
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from ..graph.layers import binary, tensors
 from ..graph.layers import shape as layers
@@ -140,7 +140,7 @@ def unique_consecutive(
 
 
 def _among_numbers(
-    x: Variable, axis: int | list[int] | tuple[int, ...] | None, keepdim: bool, function: str
+    x: Variable, axis: int | Sequence[int] | None, keepdim: bool, function: str
 ) -> Any:
     """Return the numbers along ``axis`` in order, NaN behind them; how many; and how to shape a result."""
     axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
@@ -172,18 +172,13 @@ def nanmedian(
     x: Variable,
     axis: Any = None,
     keepdim: bool = False,
-    mode: str = "avg",
+    mode: Literal["avg", "min"] = "avg",
     name: str | None = None,
 ) -> Any:
     """The middle of the elements that are numbers; of an even count the mean of two, or the lower ("min").
 
     With "min" and one dimension as ``axis`` the result is (values, indices).
-
-    Raises:
-        InvalidValue: ``mode`` is another word.
     """
-    if mode not in ("avg", "min"):
-        raise InvalidValue(f"nanmedian: mode must be 'avg' or 'min', got {mode!r}.")
     rows, count, shaped = _among_numbers(x, axis, keepdim, "nanmedian")
     order = argsort(rows, -1)
     low = _halved(count - 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -249,7 +249,7 @@ def median(
     x: Variable,
     axis: int | None = None,
     keepdim: bool = False,
-    mode: str = "avg",
+    mode: Literal["avg", "min"] = "avg",
     name: str | None = None,
 ) -> Any:
     """The middle of the elements in order; of an even number the mean of two ("avg"), or the lower ("min").
@@ -257,10 +257,8 @@ def median(
     Integers become float32 for a mean. With "min" and an axis the result is (values, indices).
 
     Raises:
-        InvalidValue: ``mode`` is another word, or the size along ``axis`` is not known.
+        InvalidValue: the size along ``axis`` is not known.
     """
-    if mode not in ("avg", "min"):
-        raise InvalidValue(f"median: mode must be 'avg' or 'min', got {mode!r}.")
     operand = layers.reshape(x, [-1]) if axis is None else x
     operand = operand if mode == "min" else functions.floats(operand)
     place = 0 if axis is None else axis % x.ndim

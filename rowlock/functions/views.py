@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, Literal
 
 from ..graph.layers import binary, tensors
 from ..graph.layers import shape as layers
@@ -254,13 +254,16 @@ def vander(
     return stack(powers if increasing else powers[::-1], 1)
 
 
-def take(x: Variable, index: Variable, mode: str = "raise", name: str | None = None) -> Variable:
+def take(
+    x: Variable,
+    index: Variable,
+    mode: Literal["raise", "wrap", "clip"] = "raise",
+    name: str | None = None,
+) -> Variable:
     """The elements at indices of x as one row: negative ones count from the end.
 
     ``mode`` says what indices outside do: "raise" in the step, "wrap" around, "clip" to the ends.
     """
-    if mode not in ("raise", "wrap", "clip"):
-        raise InvalidValue(f"take: mode is 'raise', 'wrap' or 'clip', got {mode!r}.")
     row, places = layers.reshape(x, [-1]), layers.reshape(index, [-1])
     size = (row.shape or ())[0]
     count = full_like(places, size) if size >= 0 else layers.cast(layers.shape(row), index.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from ..graph.layers import images
 from ..graph.layers import shape as layers
@@ -189,24 +189,15 @@ def affine_grid(
 def grid_sample(
     x: Variable,
     grid: Variable,
-    mode: str = "bilinear",
-    padding_mode: str = "zeros",
+    mode: Literal["bilinear", "nearest"] = "bilinear",
+    padding_mode: Literal["zeros", "reflection", "border"] = "zeros",
     align_corners: bool = True,
     name: str | None = None,
 ) -> Variable:
     """Sample images [N, C, H, W] at the positions ``grid`` [N, H', W', 2], from -1 to 1.
 
     Outside are zeros, the nearest element ("border"), or the image in a mirror ("reflection").
-
-    Raises:
-        InvalidValue: a mode is another word.
     """
-    if mode not in ("bilinear", "nearest"):
-        raise InvalidValue(f"grid_sample: mode must be 'bilinear' or 'nearest', got {mode!r}.")
-    if padding_mode not in ("zeros", "reflection", "border"):
-        raise InvalidValue(
-            f"grid_sample: padding_mode must be 'zeros', 'reflection' or 'border', got {padding_mode!r}."
-        )
     attrs = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
     return images.sampled(x, grid, attrs, name)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ..functions import math as functions
 from ..functions.signatures import reordered
 from ..graph.layers import chains, trees, unary
@@ -14,27 +16,12 @@ from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
 
-_REDUCTIONS = ("mean", "sum", "none")
 
-
-def reduced(loss: Variable, reduction: str, layer: str) -> Variable:
-    """Return the mean, the sum, or the losses themselves.
-
-    Raises:
-        InvalidValue: ``reduction`` is another word.
-    """
-    check_reduction(reduction, layer)
+def reduced(loss: Variable, reduction: str) -> Variable:
+    """Return the mean, the sum, or ("none") the losses themselves."""
     if reduction == "none":
         return loss
     return layers.reduce_mean(loss) if reduction == "mean" else layers.reduce_sum(loss)
-
-
-def check_reduction(reduction: str, layer: str) -> None:
-    """Raise InvalidValue unless ``reduction`` is a known word."""
-    if reduction not in _REDUCTIONS:
-        raise InvalidValue(
-            f"{layer}: reduction must be 'mean', 'sum' or 'none', got {reduction!r}."
-        )
 
 
 def _with_ones(label: Variable, like: Variable, axis: int) -> Variable:
@@ -47,7 +34,7 @@ def cross_entropy(
     label: Variable,
     weight: Variable | None = None,
     ignore_index: int = -100,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none"] = "mean",
     soft_label: bool = False,
     axis: int = -1,
     use_softmax: bool = True,
@@ -58,7 +45,6 @@ def cross_entropy(
 
     The mean is over the labels that are not ignored, weighted by ``weight`` (one number a class).
     """
-    check_reduction(reduction, "cross_entropy")
     if not 0.0 <= label_smoothing <= 1.0:
         raise InvalidValue(f"cross_entropy: label_smoothing is in [0, 1], got {label_smoothing!r}.")
     rank = input.ndim
@@ -86,7 +72,7 @@ def cross_entropy(
         empty = layers.cast(total == 0.0, total.dtype)
         return layers.reduce_sum(loss) / (total + empty)
     loss = layers.squeeze(loss, [rank - 1]) if bare and reduction == "none" else loss
-    return reduced(loss, reduction, "cross_entropy")
+    return reduced(loss, reduction)
 
 
 def _entropy(
@@ -123,70 +109,73 @@ def _factors(
 
 
 def mse_loss(
-    input: Variable, label: Variable, reduction: str = "mean", name: str | None = None
+    input: Variable,
+    label: Variable,
+    reduction: Literal["mean", "sum", "none"] = "mean",
+    name: str | None = None,
 ) -> Variable:
     """The squared difference."""
-    return reduced(losses.square_error_cost(input, label), reduction, "mse_loss")
+    return reduced(losses.square_error_cost(input, label), reduction)
 
 
 def l1_loss(
-    input: Variable, label: Variable, reduction: str = "mean", name: str | None = None
+    input: Variable,
+    label: Variable,
+    reduction: Literal["mean", "sum", "none"] = "mean",
+    name: str | None = None,
 ) -> Variable:
     """The absolute difference."""
-    return reduced(unary.abs(input - label), reduction, "l1_loss")
+    return reduced(unary.abs(input - label), reduction)
 
 
 def smooth_l1_loss(
     input: Variable,
     label: Variable,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none"] = "mean",
     delta: float = 1.0,
     is_huber: bool = True,
     name: str | None = None,
 ) -> Variable:
     """Squared near zero, linear beyond ``delta``; divided by ``delta`` unless ``is_huber``."""
     loss = losses.huber_loss(input, label, delta)
-    return reduced(loss if is_huber else loss * (1.0 / delta), reduction, "smooth_l1_loss")
+    return reduced(loss if is_huber else loss * (1.0 / delta), reduction)
 
 
 def kl_div(
     input: Variable,
     label: Variable,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none", "batchmean"] = "mean",
     log_target: bool = False,
     name: str | None = None,
 ) -> Variable:
     """label * (log(label) - input), where input holds logarithms; "batchmean" divides by the rows."""
     if not log_target:
-        if reduction != "batchmean":
-            check_reduction(reduction, "kl_div")
         return label_losses.kldiv_loss(input, label, reduction, name)
     loss = unary.exp(label) * (label - input)
     if reduction == "batchmean":
         rows = layers.cast(layers.slice(layers.shape(input), [0], [0], [1]), loss.dtype)
         return layers.reduce_sum(loss) / rows
-    return reduced(loss, reduction, "kl_div")
+    return reduced(loss, reduction)
 
 
 def binary_cross_entropy(
     input: Floats,
     label: Floats,
     weight: Variable | None = None,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none"] = "mean",
     name: str | None = None,
 ) -> Variable:
     """Cross entropy of probabilities and labels in [0, 1]; no logarithm is below -100."""
-    check_reduction(reduction, "binary_cross_entropy")
     loss = label_losses.bce_loss(input, label, name)
     loss = loss if weight is None else loss * weight
-    return reduced(loss, reduction, "binary_cross_entropy")
+    return reduced(loss, reduction)
 
 
 def binary_cross_entropy_with_logits(
     logit: Variable,
     label: Variable,
     weight: Variable | None = None,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none"] = "mean",
     pos_weight: Variable | None = None,
     name: str | None = None,
 ) -> Variable:
@@ -198,7 +187,7 @@ def binary_cross_entropy_with_logits(
         factor = label * (pos_weight - 1.0) + 1.0
         loss = (1.0 - label) * logit - factor * unary.logsigmoid(logit)
     loss = loss if weight is None else loss * weight
-    return reduced(loss, reduction, "binary_cross_entropy_with_logits")
+    return reduced(loss, reduction)
 
 
 def nll_loss(
@@ -206,7 +195,7 @@ def nll_loss(
     label: Variable,
     weight: Variable | None = None,
     ignore_index: int = -100,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none"] = "mean",
     name: str | None = None,
 ) -> Variable:
     """The negative of the logarithm that stands in ``input`` [N, C, ...] at the label [N, ...].
@@ -214,7 +203,6 @@ def nll_loss(
     Raises:
         InvalidValue: the label has another number of dimensions; [N, 1] counts as [N].
     """
-    check_reduction(reduction, "nll_loss")
     rank = input.ndim
     if rank == 2 and (label.shape or ())[1:] == (1,):
         label = layers.squeeze(label, [1])
@@ -233,12 +221,12 @@ def margin_ranking_loss(
     other: Variable,
     label: Variable,
     margin: float = 0.0,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none"] = "mean",
     name: str | None = None,
 ) -> Variable:
     """max(0, margin - label * (input - other))."""
     loss = unary.relu(label * (other - input) + float(margin))
-    return reduced(loss, reduction, "margin_ranking_loss")
+    return reduced(loss, reduction)
 
 
 label_smooth = reordered(label_losses.label_smooth, "label prior_dist epsilon name")
@@ -261,7 +249,7 @@ def sigmoid_focal_loss(
     normalizer: Variable | None = None,
     alpha: float = 0.25,
     gamma: float = 2.0,
-    reduction: str = "sum",
+    reduction: Literal["mean", "sum", "none"] = "sum",
     name: str | None = None,
 ) -> Variable:
     """Cross entropy of sigmoid(logit), small where the class is clear. Lin et al., arXiv 1708.02002."""
@@ -271,7 +259,7 @@ def sigmoid_focal_loss(
     weight = label * float(alpha) + (1.0 - label) * (1.0 - alpha)
     loss = entropy * weight * functions.pow(1.0 - right, float(gamma))
     loss = loss if normalizer is None else loss / normalizer
-    return reduced(loss, reduction, "sigmoid_focal_loss")
+    return reduced(loss, reduction)
 
 
 def npair_loss(
@@ -323,7 +311,7 @@ def ctc_loss(
     input_lengths: Variable,
     label_lengths: Variable,
     blank: int = 0,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none"] = "mean",
     norm_by_times: bool = False,
     zero_infinity: bool = False,
 ) -> Variable:
@@ -337,12 +325,11 @@ def ctc_loss(
         norm_by_times: divide the gradient of each sequence by its steps.
         zero_infinity: changes nothing: where no path reads as the labels, the loss is 0.
     """
-    check_reduction(reduction, "ctc_loss")
     loss = chains.warpctc(log_probs, labels, blank, norm_by_times, input_lengths, label_lengths)
     loss = layers.squeeze(loss, [-1])
     if reduction == "mean":
         loss = loss / layers.cast(label_lengths, loss.dtype)
-    return reduced(loss, reduction, "ctc_loss")
+    return reduced(loss, reduction)
 
 
-publish_definitions(__name__, withhold=(check_reduction, reduced))
+publish_definitions(__name__, withhold=(reduced,))

@@ -73,6 +73,19 @@ def test_what_is_no_flag_is_refused(value: Any) -> None:
         paddle.sum(x, keepdim=value)
 
 
+def test_a_word_is_one_of_those_that_an_annotation_lists() -> None:
+    x = fluid.data("x", [2, 3])
+    with pytest.raises(
+        InvalidValue, match="mse_loss: reduction must be 'mean', 'sum' or 'none', got 'avg'"
+    ):
+        paddle.nn.functional.mse_loss(x, x, "avg")  # type: ignore[arg-type]
+    with pytest.raises(
+        InvalidValue, match=r"KLDivLoss: reduction must be .* 'batchmean', got None"
+    ):
+        paddle.nn.KLDivLoss(None)
+    assert paddle.divide(x, x, rounding_mode=None).shape == (2, 3)
+
+
 def test_a_subclass_of_a_users_is_named_itself() -> None:
     class Mine(paddle.optimizer.Momentum):
         pass
@@ -89,11 +102,11 @@ def _graph() -> tuple[Any, Any, Any]:
     ("call", "error", "message"),
     [
         (lambda x, s, d: paddle.geometric.send_u_recv(x, s, d, "median"), InvalidValue,
-         "send_u_recv: reduce_op must be one of 'sum', 'mean', 'max', 'min', got 'median'"),
+         "send_u_recv: reduce_op must be 'sum', 'mean', 'max' or 'min', got 'median'"),
         (lambda x, s, d: paddle.geometric.send_u_recv(x, s, d, out_size=0), InvalidValue,
          "send_u_recv: out_size must be above 0, got 0"),
         (lambda x, s, d: paddle.geometric.send_ue_recv(x, x, s, d, "pow"), InvalidValue,
-         "send_ue_recv: message_op must be one of 'add', 'sub', 'mul', 'div', got 'pow'"),
+         "send_ue_recv: message_op must be 'add', 'sub', 'mul' or 'div', got 'pow'"),
         (lambda x, s, d: paddle.geometric.send_uv(x, x, x, d), InvalidType,
          "send_uv: src_index must hold integers"),
         (lambda x, s, d: paddle.geometric.segment_sum(x, [0, 1]), InvalidType,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from ...functions.framework import get_default_dtype
 from ...functions.manipulation import flatten
@@ -10,7 +10,7 @@ from ...functions.signatures import reordered
 from ...functions.views import unflatten
 from ...graph.program.variable import Parameter, Variable
 from ...names import publish_definitions
-from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
+from ...strategies.errors import InvalidArgument, InvalidValue
 from .. import functional as F
 from .function_layer import DimensionedLayer, FunctionLayer
 from .layers import Layer
@@ -34,12 +34,6 @@ class Dropout3D(FunctionLayer, of=F.dropout3d): ...
 
 
 class PixelShuffle(FunctionLayer, of=F.pixel_shuffle):
-    def _check(self) -> None:
-        if isinstance(self.upscale_factor, bool) or not isinstance(self.upscale_factor, int):
-            raise InvalidType(f"PixelShuffle: the factor is an int, got {self.upscale_factor!r}.")
-        if self.data_format not in ("NCHW", "NHWC"):
-            raise InvalidValue(f"PixelShuffle: NCHW or NHWC is needed, got {self.data_format!r}.")
-
     def extra_repr(self) -> str:
         """Return the arguments that matter."""
         order = "" if self.data_format == "NCHW" else f", data_format={self.data_format}"
@@ -213,7 +207,7 @@ class Dropout(Layer):
         p: float = 0.5,
         inplace: bool = False,
         axis: Any = None,
-        mode: str = "upscale_in_train",
+        mode: Literal["upscale_in_train", "downscale_in_infer"] = "upscale_in_train",
         name: str | None = None,
     ) -> None:
         super().__init__()
@@ -248,7 +242,7 @@ class _Pad(DimensionedLayer):
     def __init__(
         self,
         padding: Any,
-        mode: str = "constant",
+        mode: Literal["constant", "reflect", "replicate", "circular"] = "constant",
         value: float = 0.0,
         data_format: str = "",
         name: str | None = None,
@@ -297,7 +291,7 @@ _SIDES = {
 class _FixedPad(_Pad):
     """A margin of one kind."""
 
-    _kind: ClassVar[str]
+    _kind: ClassVar[Any]
 
     def __init_subclass__(cls, kind: str, data_format: str, **kwargs: Any) -> None:
         super().__init_subclass__(data_format=data_format, **kwargs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from ...functions.framework import get_default_dtype
 from ...functions.signatures import reordered
@@ -23,7 +23,6 @@ _RAISES = """
         InvalidType: a size is no int.
         InvalidValue: sizes, groups or modes do not fit.
     """
-_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _ConvBase(DimensionedLayer):
@@ -32,7 +31,7 @@ class _ConvBase(DimensionedLayer):
     _function: ClassVar[Callable[..., Variable]]
     _padding: Any
     _data_format: str
-    _padding_mode: str = "zeros"
+    _padding_mode: Any = "zeros"
     output_padding: Any = 0
 
     def __init_subclass__(cls, of: Callable[..., Variable] | None = None, **kwargs: Any) -> None:
@@ -101,7 +100,7 @@ class _Conv(_ConvBase):
         groups: int = 1,
         *,
         bias: bool = True,
-        padding_mode: str = "zeros",
+        padding_mode: Literal["zeros", "reflect", "replicate", "circular"] = "zeros",
         device: Any = None,
         dtype: Any = None,
         weight_attr: Any = None,
@@ -110,8 +109,6 @@ class _Conv(_ConvBase):
     ) -> None:
         super().__init__(dtype=dtype)
         kind = type(self).__name__
-        if padding_mode not in _MODES:
-            raise InvalidValue(f"{kind}: padding_mode is one of {_MODES}, got {padding_mode!r}.")
         if padding_mode != "zeros" and not isinstance(padding, int):
             raise InvalidType(f"{kind}: with padding_mode={padding_mode!r} padding is an int.")
         self._store(in_channels, out_channels, (kernel_size, stride, dilation), groups, weight_attr)

@@ -78,7 +78,7 @@ class FunctionLayer(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init_subclass__(**kwargs)
-        if of is None:  # a subclass of a user's, or one that shares checks
+        if of is None:  # a subclass of a user's
             return
         parameters = list(inspect.signature(of).parameters.values())
         tensors = [
@@ -96,7 +96,6 @@ class FunctionLayer(Layer):
             Layer.__init__(self)
             for name in cls._stored:
                 setattr(self, name, arguments[name])
-            self._check()
 
         def forward(self: FunctionLayer, *inputs: Any, **named: Any) -> Any:
             fields = {name: getattr(self, name) for name in cls._stored}
@@ -113,9 +112,6 @@ class FunctionLayer(Layer):
             cls.__doc__ = f"Apply ``nn.functional.{of.__name__}``: {about}"
         cls._stored, cls._shown = tuple(parameter.name for parameter in fields), shown
         cls.__init__, cls.forward = __init__, forward  # type: ignore[assignment, method-assign]
-
-    def _check(self) -> None:
-        """Raise for arguments that Paddle refuses when the layer is made."""
 
     def extra_repr(self) -> str:
         """Return the arguments that matter."""
