@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from ..functions import math as functions
 from ..functions.signatures import reordered
@@ -10,11 +10,11 @@ from ..graph.layers import chains, trees, unary
 from ..graph.layers import label_loss as label_losses
 from ..graph.layers import loss as losses
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import Floats, check_variable
+from ..graph.layers.arguments import Floats, Integers, check_variable
 from ..graph.layers.helper import LayerHelper
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
-from ..strategies.errors import InvalidValue
+from ..strategies.errors import InvalidValue, Unsupported
 
 
 def reduced(loss: Variable, reduction: str) -> Variable:
@@ -330,6 +330,50 @@ def ctc_loss(
     if reduction == "mean":
         loss = loss / layers.cast(label_lengths, loss.dtype)
     return reduced(loss, reduction)
+
+
+def margin_cross_entropy(
+    logits: Floats,
+    label: Integers,
+    margin1: float = 1.0,
+    margin2: float = 0.5,
+    margin3: float = 0.0,
+    scale: float = 64.0,
+    group: Any = None,
+    return_softmax: bool = False,
+    reduction: Literal["mean", "sum", "none"] | None = "mean",
+) -> Any:
+    """Cross entropy of softmax(scale * cosines), the label's moved to cos(margin1 t + margin2) - margin3.
+
+    t is the angle of the label's cosine. The margins are, by turns, those of SphereFace (arXiv 1704.08063),
+    ArcFace (1801.07698) and CosFace (1801.09414).
+
+    Args:
+        logits: cosines [N, classes], from -1 to 1.
+        label: [N] or [N, 1].
+        reduction: None, as "none": losses [N, 1].
+        return_softmax: also return the softmax [N, classes].
+
+    Raises:
+        Unsupported: ``group`` is one: classes that are dealt to trainers are not built.
+    """
+    if group:
+        raise Unsupported(
+            "margin_cross_entropy: classes that are dealt to trainers are not built. Leave group out, so that "
+            "each place has all classes."
+        )
+    label = _with_ones(label, logits, 1)
+    if (margin1, margin2, margin3) != (1.0, 0.0, 0.0):
+        hot = layers.one_hot_v2(layers.squeeze(label, [1]), (logits.shape or ())[-1])
+        hot = hot if hot.dtype == logits.dtype else layers.cast(hot, logits.dtype)
+        cosine = layers.reduce_sum(logits * hot, -1, True)
+        angle = unary.acos(cosine) * float(margin1) + float(margin2)
+        logits = logits + hot * (unary.cos(angle) - float(margin3) - cosine)
+    loss, shares = losses.softmax_with_cross_entropy(
+        logits * float(scale), label, return_softmax=True
+    )
+    loss = reduced(loss, reduction or "none")
+    return (loss, shares) if return_softmax else loss
 
 
 publish_definitions(__name__, withhold=(reduced,))
