@@ -18,7 +18,6 @@ from .functions.runs import *
 from .functions.search import *
 from .functions.synonyms import SYNONYMS as _SYNONYMS
 from .functions.views import *
-from .graph.layers.activations import stanh as stanh
 from .graph.layers.arguments import TENSORS as _TENSORS
 from .graph.layers.draws import multinomial as multinomial
 from .graph.layers.matrices import diag_embed as diag_embed

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..graph.layers import binary, matrices, operators, picks, products, tensors, unary
+from ..graph.layers import activations, binary, matrices, operators, picks, products, tensors, unary
 from ..graph.layers import shape as layers
 from ..graph.layers.arguments import Floats, integer, number
 from ..graph.layers.helper import layer
@@ -398,6 +398,13 @@ tanh = _of_floats("tanh", "The hyperbolic tangent.")
 def erf(x: Variable, name: str | None = None) -> Variable:
     """The error function. Integers become float32."""
     return unary.erf(floats(x))
+
+
+def stanh(
+    x: Variable, scale_a: float = 0.67, scale_b: float = 1.7159, name: str | None = None
+) -> Variable:
+    """scale_b * tanh(scale_a * x). Integers become float32."""
+    return activations.stanh(floats(x), scale_a, scale_b, name)
 
 
 def ceil(x: Variable, name: str | None = None) -> Variable:
