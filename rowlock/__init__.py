@@ -25,6 +25,7 @@ _SUBPACKAGES = (
     "distribution",
     "fluid",
     "framework",
+    "geometric",
     "incubate",
     "inference",
     "io",

@@ -15,8 +15,8 @@ _DEVICES = {
 _ABOUT = """# Coverage
 
 `rowlock coverage` writes this page from what is there. "Paddle" is 1.8.5 for `fluid` and what stands beside it,
-and 3.3.1 for `paddle`, `distributed`, `distribution`, `linalg`, `nn`, `static` and `vision`. A name that is not
-built raises AttributeError and says so.
+and 3.3.1 for `paddle`, `distributed`, `distribution`, `geometric`, `incubate`, `linalg`, `nn`, `static` and
+`vision`. A name that is not built raises AttributeError and says so.
 """
 
 

@@ -33,6 +33,18 @@ CURES = {
     "paddle.Tensor": "Variables of programs are rowlock.tensor.Variable; fed arrays are NumPy's.",
     "vision.ops.decode_jpeg": "Decode images with Pillow, and feed arrays.",
     "vision.ops.read_file": "A step reads no files: feed arrays.",
+    **dict.fromkeys(
+        (
+            "geometric.sample_neighbors",
+            "geometric.weighted_sample_neighbors",
+            "geometric.reindex_graph",
+            "geometric.reindex_heter_graph",
+            "incubate.graph_khop_sampler",
+            "incubate.graph_reindex",
+            "incubate.graph_sample_neighbors",
+        ),
+        "Sample neighbours in NumPy while a reader makes batches, and feed the edges.",
+    ),
     "nn.utils.clip_grad_norm_": "Give the optimizer grad_clip=nn.ClipGradByGlobalNorm(norm).",
     "nn.utils.clip_grad_value_": "Give the optimizer grad_clip=nn.ClipGradByValue(limit).",
     "paddle.XPUPlace": "CPUPlace and CUDAPlace are what programs run on.",

@@ -18,7 +18,9 @@ from .functions.runs import *
 from .functions.search import *
 from .functions.synonyms import SYNONYMS as _SYNONYMS
 from .functions.views import *
-from .graph.layers.arguments import CHECKS as _CHECKS
+from .graph.layers.arguments import TENSORS as _TENSORS
+from .graph.layers.draws import multinomial as multinomial
+from .graph.layers.matrices import diag_embed as diag_embed
 from .graph.layers.matrices import diagonal as diagonal
 from .graph.layers.picks import index_sample as index_sample
 from .graph.layers.picks import scatter_nd as scatter_nd
@@ -56,7 +58,7 @@ def _install() -> None:
     for name in set(globals()["__all__"]).difference(_NO_METHODS):
         function = globals()[name]
         first = next(iter(inspect.signature(function).parameters.values()), None)
-        if first is not None and first.annotation in _CHECKS and not hasattr(_Variable, name):
+        if first is not None and first.annotation in _TENSORS and not hasattr(_Variable, name):
             setattr(_Variable, name, function)
 
 

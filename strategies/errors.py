@@ -31,6 +31,10 @@ class InvalidType(EnforceNotMet, TypeError):
     """An argument has the wrong type."""
 
 
+class NotANumber(InvalidType, ValueError):
+    """An argument must be a number (of None Paddle's optimizers raise ValueError)."""
+
+
 class InvalidArgument(EnforceNotMet, AssertionError):
     """A call that Paddle guards with an assertion (an empty place list, a loss that is not a scalar)."""
 

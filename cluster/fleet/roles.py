@@ -294,9 +294,9 @@ class UserDefinedRoleMaker(RoleMakerBase):
 
     def __init__(
         self,
-        current_id: int = 0,
-        role: int = Role.WORKER,
-        worker_num: int = 0,
+        current_id: Any = 0,
+        role: Any = Role.WORKER,
+        worker_num: Any = 0,
         server_endpoints: Sequence[str] | None = None,
     ) -> None:
         super().__init__()
@@ -320,7 +320,7 @@ class UserDefinedCollectiveRoleMaker(RoleMakerBase):
         InvalidValue: a number out of range, or endpoints that are none.
     """
 
-    def __init__(self, current_id: int = 0, worker_endpoints: Sequence[str] | None = None) -> None:
+    def __init__(self, current_id: Any = 0, worker_endpoints: Sequence[str] | None = None) -> None:
         super().__init__()
         self._worker_endpoints = _listed("worker_endpoints", worker_endpoints)
         count = len(self._worker_endpoints)

@@ -1,22 +1,27 @@
-"""Checks of layers' arguments. Annotations say what is checked, before a public function begins.
+"""Checks of arguments. Annotations say what is checked, before a public function or constructor begins.
 
 ``x: Variable`` must be a Variable, ``x: Floats`` one that may hold floats, ``x: Integers`` one of integers,
-``x: Int64`` one of int64; None will do where ``| None`` follows. ``rowlock/names.py`` publishes functions as
-:func:`checked` returns them; the type checker holds those to it that are not published.
+``x: Int64`` one of int64; ``bool``, ``int`` and ``float`` are a flag, an integer and a number of Python's or
+NumPy's, ``Literal`` lists the values that may be; None will do where ``| None`` follows. ``rowlock/names.py``
+publishes functions and classes as :func:`checked` returns them; the type checker holds those to it that are not
+published.
 """
 
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Collection
-from functools import wraps
-from inspect import signature
+import sys
+from ast import literal_eval
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cache, wraps
+from inspect import Parameter, signature
 from types import FunctionType
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidType, InvalidValue, NotANumber
 from ...strategies.types import FLOATS, INTEGERS, VarType
 from ..program.variable import Variable
 
@@ -69,14 +74,27 @@ def number(value: Any, argument: str, layer: str) -> float:
     """Return a number as a Python float.
 
     Raises:
-        InvalidType: ``value`` is no number.
+        NotANumber: ``value`` is none.
     """
     wrong = isinstance(value, (str, bytes, Variable)) or not hasattr(value, "__float__")
     if wrong or isinstance(value, (bool, np.bool_)):
-        raise InvalidType(
+        raise NotANumber(
             f"{layer}: {argument} must be a number, got {value!r} ({type(value).__name__})."
         )
     return float(value)
+
+
+def flag(value: Any, argument: str, layer: str) -> bool:
+    """Return True or False, also written 1 or 0, as a Python bool.
+
+    Raises:
+        InvalidType: ``value`` is neither.
+    """
+    if not isinstance(value, (bool, np.bool_, int, np.integer)) or value not in (0, 1):
+        raise InvalidType(
+            f"{layer}: {argument} must be True or False, got {value!r} ({type(value).__name__})."
+        )
+    return bool(value)
 
 
 def variables_of(x: Any, argument: str, layer: str) -> list[Variable]:
@@ -93,37 +111,92 @@ def variables_of(x: Any, argument: str, layer: str) -> list[Variable]:
     return variables
 
 
-CHECKS = {
+TENSORS = {
     "Variable": check_variable,
     "Floats": check_float,
     "Integers": check_integers,
     "Int64": _holding({VarType.INT64}, "int64"),
 }
+_CHECKS: dict[str, Callable[[Any, str, str], Any]] = {
+    **TENSORS,
+    "bool": flag,
+    "int": integer,
+    "float": number,
+}
+
+
+def _one_of(values: Sequence[Any]) -> Callable[[Any, str, str], None]:
+    """Return a check that raises InvalidValue unless ``x`` is among several values."""
+    *others, last = map(repr, values)
+    text = f"{', '.join(others)} or {last}"
+
+    def check(x: Any, argument: str, layer: str) -> None:
+        if x not in values:
+            raise InvalidValue(f"{layer}: {argument} must be {text}, got {x!r}.")
+
+    return check
+
+
+@cache
+def _check_of(annotation: str) -> tuple[Callable[[Any, str, str], Any] | None, bool]:
+    """Return the check that an annotation asks for, if any, and whether None will do, too."""
+    kind, optional, _ = annotation.partition(" | None")
+    if kind.startswith("Literal["):
+        return _one_of(literal_eval(f"({kind.removeprefix('Literal')[1:-1]},)")), bool(optional)
+    return _CHECKS.get(kind), bool(optional)
+
+
+def _annotated(function: FunctionType) -> Iterator[tuple[int, str, str]]:
+    """Yield the position, the name and the annotation of each parameter."""
+    if "__signature__" in vars(
+        function
+    ):  # of another function; of its own, reading the code is much faster
+        for position, parameter in enumerate(signature(function).parameters.values()):
+            if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD:
+                yield position, parameter.name, str(parameter.annotation)
+            elif parameter.kind is Parameter.KEYWORD_ONLY:
+                yield sys.maxsize, parameter.name, str(parameter.annotation)
+        return
+    code, annotations = function.__code__, function.__annotations__
+    for position, name in enumerate(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]):
+        place = position if position < code.co_argcount else sys.maxsize
+        yield place, name, str(annotations.get(name))
+
+
+_CHECKED: WeakSet[Callable[..., Any]] = WeakSet()
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that refuses arguments that do not match their annotations (see above).
 
-    A class, and a function without variables among its parameters, are returned unchanged.
+    A class is returned itself, with a constructor that refuses so; a function whose annotations ask for no
+    check is returned unchanged.
     """
-    if not isinstance(function, FunctionType):
+    if isinstance(function, type):
+        construct = vars(function).get("__init__")
+        if isinstance(construct, FunctionType):
+            function.__init__ = checked(construct)  # type: ignore[misc]
         return function
-    code, contract = function.__code__, []
-    for position, name in enumerate(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]):
-        kind, optional, _ = str(function.__annotations__.get(name)).partition(" | None")
-        if kind in CHECKS:
-            contract.append((position, name, CHECKS[kind], bool(optional)))
+    if not isinstance(function, FunctionType) or function in _CHECKED:
+        return function
+    name = "" if function.__name__ == "__init__" else function.__name__
+    contract = []
+    for place, argument, annotation in _annotated(function):
+        check, optional = _check_of(annotation)
+        if check is not None:
+            contract.append((place, argument, check, optional))
     if not contract:
         return function
 
     @wraps(function)
     def layer(*args: Any, **settings: Any) -> Any:
-        for position, name, check, optional in contract:
-            value = args[position] if position < len(args) else settings.get(name, _LEFT_OUT)
+        for position, argument, check, optional in contract:
+            value = args[position] if position < len(args) else settings.get(argument, _LEFT_OUT)
             if value is not _LEFT_OUT and not (optional and value is None):
-                check(value, name, function.__name__)
+                check(value, argument, name or type(args[0]).__name__.removesuffix("Optimizer"))
         return function(*args, **settings)
 
+    _CHECKED.add(layer)
     return layer
 
 
@@ -161,6 +234,7 @@ def of_family(
     layer.__name__ = layer.__qualname__ = name
     layer.__doc__ = (function.__doc__ or "").replace("{name}", name)
     layer.__signature__ = family.replace(parameters=parameters)  # type: ignore[attr-defined]
+    _CHECKED.add(layer)
     return layer
 
 

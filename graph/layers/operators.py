@@ -167,6 +167,8 @@ def _operator(name: str, op_type: str, reverse: bool, boolean: bool) -> Callable
         x, y = (other, self) if reverse else (self, other)
         if op_type == "elementwise_floordiv" and (PROMOTION.is_on or x.dtype in FLOATS):
             return floor_divide(x, y)
+        if op_type == "elementwise_mod" and PROMOTION.is_on:
+            return remainder(x, y)
         axis = 0 if y.shape and y.shape[0] == -1 else -1  # a batch is aligned at the front
         dtype = VarType.BOOL if boolean else self.dtype
         return _append(self, op_type, {"X": x, "Y": y}, dtype, {"axis": axis})
@@ -184,10 +186,23 @@ def floor_divide(x: Variable, y: Variable) -> Variable:
         return quotient
     quotient = binary.elementwise_floordiv(x, y)
     # The op truncates; rounding down is one less where there is a remainder and the signs differ.
-    remainder = binary.elementwise_sub(x, binary.elementwise_mul(quotient, y))
-    below = binary.elementwise_mul(remainder, y)
-    differ = binary.less_than(below, shape.zeros_like(below))
-    return binary.elementwise_sub(quotient, shape.cast(differ, quotient.dtype))
+    rest = binary.elementwise_sub(x, binary.elementwise_mul(quotient, y))
+    return binary.elementwise_sub(quotient, _signs_differ(rest, y))
+
+
+def remainder(x: Variable, y: Variable) -> Variable:
+    """Return what :func:`floor_divide` leaves of x: it has the sign of y."""
+    rest = binary.elementwise_mod(x, y)
+    if x.dtype not in INTEGERS:
+        return rest
+    # Of integers the op takes the sign of x.
+    return binary.elementwise_add(rest, binary.elementwise_mul(y, _signs_differ(rest, y)))
+
+
+def _signs_differ(x: Variable, y: Variable) -> Variable:
+    """Return 1 where one of two integers is below 0 and the other above it, else 0."""
+    below = binary.elementwise_mul(x, y)
+    return shape.cast(binary.less_than(below, shape.zeros_like(below)), x.dtype)
 
 
 def _bits(name: str, op_type: str, reverse: bool) -> Callable[..., Any]:

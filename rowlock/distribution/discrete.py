@@ -294,7 +294,7 @@ class Multinomial(Distribution):
     _has_slopes = False
 
     def __init__(self, total_count: int, probs: Any) -> None:
-        if isinstance(total_count, bool) or not isinstance(total_count, int) or total_count < 1:
+        if total_count < 1:
             raise InvalidValue(
                 f"Multinomial: total_count must be a whole number above 0, got {total_count!r}."
             )

@@ -7,7 +7,6 @@ from typing import Any
 
 from ..graph.layers import binary, picks, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import integer, number
 from ..graph.layers.helper import constant_layer, layer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -32,14 +31,13 @@ def histogram(
     of ones; with ``density`` the integral is 1: both make float32.
 
     Raises:
-        InvalidType, InvalidValue: ``bins`` is no number above 0, or ``min`` is above ``max``.
+        InvalidValue: ``bins`` is no number above 0, or ``min`` is above ``max``.
     """
-    attrs: dict[str, Any] = {"bins": integer(bins, "bins", "histogram"), "density": bool(density)}
-    attrs |= {"min": number(min, "min", "histogram"), "max": number(max, "max", "histogram")}
-    if attrs["bins"] < 1 or attrs["min"] > attrs["max"]:
+    if bins < 1 or min > max:
         raise InvalidValue(
             f"histogram: bins must be above 0 and min <= max, got {bins}, {min}, {max}."
         )
+    attrs = {"bins": bins, "min": float(min), "max": float(max), "density": bool(density)}
     return constant_layer("histogram", name, x=input, weight=weight, **attrs)
 
 
@@ -53,8 +51,7 @@ def bincount(
     Raises:
         InvalidValue: ``minlength`` is below 0, or ``weights`` have another shape.
     """
-    least = integer(minlength, "minlength", "bincount")
-    if least < 0:
+    if minlength < 0:
         raise InvalidValue(f"bincount: minlength must not be below 0, got {minlength}.")
     if weights is not None and (weights.shape or ()) != (x.shape or ()):
         raise InvalidValue(
@@ -62,7 +59,7 @@ def bincount(
         )
     rows = layers.cast(x, "int64")
     size = layers.reshape(layers.reduce_max(rows), [1]) + 1
-    size = binary.elementwise_max(size, full_like(size, least))
+    size = binary.elementwise_max(size, full_like(size, minlength))
     start = layers.fill_constant([size], "int64" if weights is None else weights.dtype, 0)
     ones = layers.ones_like(rows) if weights is None else weights
     return picks.scatter_nd_add(start, layers.unsqueeze(rows, [1]), ones)
@@ -74,7 +71,7 @@ def cumprod(
     """Products of the elements so far along ``dim`` (None: of all, in a row)."""
     x = x if dtype is None else layers.cast(x, dtype)
     x = layers.reshape(x, [-1]) if dim is None else x
-    return layer("cumprod", name, x=x, dim=0 if dim is None else integer(dim, "dim", "cumprod"))
+    return layer("cumprod", name, x=x, dim=0 if dim is None else dim)
 
 
 def atan2(x: Variable, y: Variable, name: str | None = None) -> Variable:

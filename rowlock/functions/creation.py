@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.layers import matrices
+from ..graph.layers import binary, matrices
 from ..graph.layers import shape as layers
+from ..graph.layers.arguments import number
 from ..graph.layers.helper import LayerHelper
 from ..graph.layers.tensors import sizes_of
 from ..graph.program.variable import Variable
@@ -102,8 +103,7 @@ def _numbers(layer: str, *values: Any) -> None:
                 f"{layer}: the number of elements would depend on {value.name!r}, and sizes that depend on "
                 "values are not built. Pass numbers."
             )
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-            raise InvalidType(f"{layer} takes numbers, got {value!r}.")
+        number(value, "an end, a step or a count", layer)
 
 
 def arange(
@@ -163,10 +163,15 @@ def logspace(
 
 
 def eye(
-    num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str | None = None
+    num_rows: Any, num_columns: Any = None, dtype: Any = None, name: str | None = None
 ) -> Variable:
-    """Ones on the diagonal, zeros beside it."""
-    return matrices.eye(num_rows, num_columns, None, dtype_or_default(dtype))
+    """Ones on the diagonal, zeros beside it; sizes are ints or Variables of one element."""
+    sizes = [num_rows, num_rows if num_columns is None else num_columns]
+    if not any(isinstance(size, Variable) for size in sizes):
+        return matrices.eye(sizes[0], sizes[1], None, dtype_or_default(dtype))
+    rows, columns = (arange(0, size, 1, "int64") for size in sizes)
+    same = binary.equal(layers.unsqueeze(rows, [1]), layers.unsqueeze(columns, [0]))
+    return layers.cast(same, dtype_or_default(dtype))
 
 
 def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
@@ -197,11 +202,6 @@ def diag(
 def diagflat(x: Variable, offset: int = 0, name: str | None = None) -> Variable:
     """A matrix with all elements of x, in a row, on its diagonal."""
     return diag(x if x.ndim == 1 else layers.reshape(x, [-1]), offset)
-
-
-def diag_embed(input: Variable, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Variable:
-    """The last dimension on a diagonal of dimensions ``dim1`` and ``dim2``, zeros beside it."""
-    return matrices.diag_embed(input, offset, dim1, dim2)
 
 
 def tril_indices(

@@ -7,10 +7,9 @@ from typing import Any
 
 from ..graph.layers import binary, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import Floats
+from ..graph.layers.arguments import Floats, number
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
-from ..strategies.errors import InvalidType
 from ..strategies.types import FLOATS, INTEGERS
 from .creation import full_like
 from .math import alike, floats, isnan, most
@@ -32,9 +31,9 @@ def positive(x: Variable, name: str | None = None) -> Variable:
 
 def lerp(x: Variable, y: Variable, weight: Any, name: str | None = None) -> Variable:
     """x + weight (y - x); ``weight`` is a number or a Variable."""
-    if isinstance(weight, bool) or not isinstance(weight, (int, float, Variable)):
-        raise InvalidType(f"lerp: weight must be a number or a Variable, got {weight!r}.")
-    return x + (y - x) * weight
+    return x + (y - x) * (
+        weight if isinstance(weight, Variable) else number(weight, "weight", "lerp")
+    )
 
 
 def logaddexp(x: Variable, y: Variable, name: str | None = None) -> Variable:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+import ml_dtypes
+import numpy as np
 
 from ..executor.cuda import cudnn
 from ..executor.device.place import (
@@ -18,7 +21,7 @@ from ..graph.program.program import Program
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue
-from ..strategies.types import FLOATS, to_numpy, to_var_type
+from ..strategies.types import FLOATS, INTEGERS, VarType, to_numpy, to_var_type
 
 _default_dtype = "float32"
 
@@ -49,6 +52,48 @@ def get_default_dtype() -> str:
 def dtype_or_default(dtype: Any) -> Any:
     """Return ``dtype``, or the default where it is None."""
     return _default_dtype if dtype is None else dtype
+
+
+class finfo:
+    """The limits of an element type of floats: ``paddle.finfo("float16").min``.
+
+    ``eps`` is the step from 1 to the next number, ``resolution`` the least decimal step that is held, and
+    ``tiny``, or ``smallest_normal``, the least number with all its bits.
+
+    Raises:
+        InvalidValue: ``dtype`` holds no floats.
+    """
+
+    def __init__(self, dtype: Any) -> None:
+        element_type = _element_type("finfo", dtype, FLOATS, "floats")
+        limits: Any = ml_dtypes.finfo(element_type)  # type: ignore[no-untyped-call]
+        self.dtype, self.bits = element_type.name, limits.bits
+        self.min, self.max, self.eps = float(limits.min), float(limits.max), float(limits.eps)
+        self.tiny = self.smallest_normal = float(limits.tiny)
+        self.resolution = 10.0**-limits.precision
+
+
+class iinfo:
+    """The limits of an element type of integers: ``paddle.iinfo("int32").max``.
+
+    Raises:
+        InvalidValue: ``dtype`` holds no integers.
+    """
+
+    def __init__(self, dtype: Any) -> None:
+        element_type = _element_type("iinfo", dtype, INTEGERS, "integers")
+        limits = np.iinfo(element_type)
+        self.dtype, self.bits = element_type.name, limits.bits
+        self.min, self.max = int(limits.min), int(limits.max)
+
+
+def _element_type(function: str, dtype: Any, kinds: Collection[VarType], text: str) -> np.dtype:
+    kind = to_var_type(dtype)
+    if kind not in kinds:
+        raise InvalidValue(
+            f"{function}: dtype must hold {text}, such as {to_numpy(min(kinds)).name!r}, got {dtype!r}."
+        )
+    return to_numpy(kind)
 
 
 def get_cudnn_version() -> int | None:
@@ -89,8 +134,6 @@ def seed(seed: int) -> None:
     Raises:
         InvalidType: ``seed`` is no int.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise InvalidType(f"seed takes an int, got {seed!r}.")
     Program.global_seed(seed)
 
 

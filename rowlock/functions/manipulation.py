@@ -80,8 +80,6 @@ def flatten(
     assert x.shape is not None
     rank = len(x.shape)
     for axis in (start_axis, stop_axis):
-        if isinstance(axis, bool) or not isinstance(axis, int):
-            raise InvalidType(f"flatten: an axis must be an int, got {axis!r}.")
         if not -rank <= axis < rank:
             raise InvalidValue(f"flatten: axis {axis} is outside the {rank} dimensions.")
     start, stop = start_axis % rank, stop_axis % rank

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ..graph.layers import activations, binary, matrices, operators, picks, products, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import Floats
+from ..graph.layers.arguments import Floats, integer, number
 from ..graph.layers.helper import layer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -51,17 +51,9 @@ def divide(
     y: Variable,
     name: str | None = None,
     *,
-    rounding_mode: str | None = None,
+    rounding_mode: Literal["trunc", "floor"] | None = None,
 ) -> Variable:
-    """x / y; whole numbers become float32. ``rounding_mode`` "trunc" or "floor" rounds the quotient.
-
-    Raises:
-        InvalidValue: ``rounding_mode`` is another word.
-    """
-    if rounding_mode not in (None, "trunc", "floor"):
-        raise InvalidValue(
-            f"divide: rounding_mode must be None, 'trunc' or 'floor', got {rounding_mode!r}."
-        )
+    """x / y; whole numbers become float32. ``rounding_mode`` "trunc" or "floor" rounds the quotient."""
     if rounding_mode == "floor":
         return floor_divide(x, y)
     if rounding_mode == "trunc" and x.dtype in INTEGERS:
@@ -72,28 +64,31 @@ def divide(
 
 def mod(x: Variable, y: Any, name: str | None = None) -> Variable:
     """The remainder of x divided by y, with the sign of y."""
-    remainder: Variable = x % y
-    return remainder
+    return operators.remainder(*_divided(x, y))
 
 
 def floor_divide(x: Variable, y: Any, name: str | None = None) -> Variable:
     """x / y rounded down."""
+    return operators.floor_divide(*_divided(x, y))
+
+
+def _divided(x: Variable, y: Any) -> tuple[Variable, Variable]:
+    """Return x and y, a number or a Variable, in one element type."""
     if isinstance(y, Variable):
-        return operators.floor_divide(*alike(x, y))
+        return alike(x, y)
     if isinstance(y, float) and x.dtype in INTEGERS:
         x = layers.cast(x, "float32")
-    return operators.floor_divide(x, constant(y, x.dtype))
+    return x, constant(y, x.dtype)
 
 
 def pow(x: Variable, y: Any, name: str | None = None) -> Variable:
     """x to the power y, a number or a Variable."""
     if isinstance(y, Variable):
         return binary.elementwise_pow(*alike(x, y), name=name)
-    if isinstance(y, bool) or not isinstance(y, (int, float, np.number)):
-        raise InvalidType(f"pow: y must be a number or a Variable, got {y!r}.")
+    power = number(y, "y", "pow")
     if x.dtype in INTEGERS:
         return binary.elementwise_pow(x, constant(y, x.dtype), name=name)
-    return unary.pow(x, float(y), name)
+    return unary.pow(x, power, name)
 
 
 def most(x: Variable) -> float:
@@ -127,8 +122,6 @@ def _as_tensor(value: Any, like: Variable) -> Variable:
 
 def round(x: Variable, decimals: int = 0, name: str | None = None) -> Variable:
     """x rounded to a number of decimals."""
-    if isinstance(decimals, bool) or not isinstance(decimals, int):
-        raise InvalidType(f"round: decimals must be an int, got {decimals!r}.")
     if x.dtype in INTEGERS:
         return layers.assign(x)
     if decimals == 0:
@@ -209,10 +202,8 @@ max_of, min_of = max, min
 
 def _axes(axis: Axis, layer: str) -> Any:
     for item in axis if isinstance(axis, (list, tuple)) else [axis]:
-        if item is not None and (isinstance(item, bool) or not isinstance(item, (int, np.integer))):
-            raise InvalidType(
-                f"{layer}: axis must be an int, a list of ints or None, got {axis!r}."
-            )
+        if item is not None:
+            integer(item, "axis", layer)
     return axis
 
 

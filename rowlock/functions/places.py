@@ -13,6 +13,7 @@ from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
+from ..strategies.types import VarType
 from .creation import arange, constant, full_like
 from .manipulation import expand, expand_as, flip, gather
 
@@ -40,6 +41,12 @@ def known_sizes(x: Variable, layer: str) -> list[int]:
     if any(size < 0 for size in sizes):
         raise InvalidValue(f"{layer}: the sizes {sizes} of {x.name!r} must be known.")
     return sizes
+
+
+def sizes_of_step(x: Variable) -> list[Any]:
+    """Return all sizes of x: those that are not known as Variables, which a step sets."""
+    sizes = enumerate(x.shape or ())
+    return [size if size >= 0 else layers.shape(x)[i] for i, size in sizes]
 
 
 def moveaxis(
@@ -76,7 +83,7 @@ def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: Any = Non
     Raises:
         InvalidValue: ``axes`` are not two dimensions.
     """
-    turns = integer(k, "k", "rot90") % 4
+    turns = k % 4
     first, second = (axis_of(x, axis, "rot90") for axis in axes)
     if first == second:
         raise InvalidValue(f"rot90: axes {list(axes)} must be two dimensions.")
@@ -317,4 +324,35 @@ def index_put(
     return layers.reshape(tensors.scatter(rows, layers.reshape(place, [-1]), updates), sizes)
 
 
-publish_definitions(__name__, withhold=(axis_of, known_sizes))
+def setitem(x: Variable, index: Any, value: Any) -> Variable:
+    """x with ``value`` at what ``x[index]`` picks, as a variable of its own; gradients flow to both.
+
+    ``value`` is a number, an array or a Variable; it is broadcast to what is picked.
+
+    Raises:
+        InvalidValue: ``value`` does not fit what is picked.
+        InvalidType, InvalidValue, Unsupported: ``x[index]`` is refused.
+    """
+    if not isinstance(value, Variable):
+        value = constant(value, x.dtype)
+        if isinstance(index, Variable) and index.dtype == VarType.BOOL and value.shape == (1,):
+            return masked_fill(x, layers.unsqueeze(index, list(range(index.ndim, x.ndim))), value)
+    if x.dtype == VarType.BOOL:
+        return layers.cast(setitem(layers.cast(x, "int32"), index, value), "bool")
+    value = value if value.dtype == x.dtype else layers.cast(value, x.dtype)
+    row = layers.reshape(x, [-1])
+    count = layers.shape(row) if (row.shape or ())[0] < 0 else (row.shape or ())[0]
+    places = layers.reshape(arange(0, count, 1, "int64"), sizes_of_step(x))[index]
+    sizes, picked = list(value.shape or ()), list(places.shape or ())
+    pairs = zip(reversed(sizes), reversed(picked), strict=False)
+    too_wide = len(sizes) > len(picked) and sizes != [1]
+    if too_wide or any(a not in (1, b) and -1 not in (a, b) for a, b in pairs):
+        raise InvalidValue(
+            f"setitem: value {sizes} does not fit {picked}, the shape of what {x.name!r} has there."
+        )
+    updates = full_like(places, 0, x.dtype) + value
+    written = tensors.scatter(row, layers.reshape(places, [-1]), layers.reshape(updates, [-1]))
+    return layers.reshape(written, sizes_of_step(x))
+
+
+publish_definitions(__name__, withhold=(axis_of, known_sizes, setitem, sizes_of_step))

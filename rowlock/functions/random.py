@@ -7,10 +7,10 @@ from typing import Any
 
 from ..graph.layers import binary, draws, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import Floats
+from ..graph.layers.arguments import Floats, number
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
-from ..strategies.errors import InvalidType, InvalidValue
+from ..strategies.errors import InvalidValue
 from ..strategies.types import VarType, to_var_type
 from .creation import full_like, sizes_or_variables, zeros_like
 from .framework import dtype_or_default
@@ -48,13 +48,9 @@ def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None 
     """Samples of a normal distribution; of ``mean`` and ``std`` that are Variables the shape is taken."""
     variables = [parameter for parameter in (mean, std) if isinstance(parameter, Variable)]
     if not variables:
-        for parameter in (mean, std):
-            if isinstance(parameter, bool) or not isinstance(parameter, (int, float)):
-                raise InvalidType(
-                    f"normal: mean and std are numbers or Variables, got {parameter!r}."
-                )
+        mean, std = number(mean, "mean", "normal"), number(std, "std", "normal")
         sizes = sizes_or_variables([1] if shape is None else shape, "normal")
-        return tensors.gaussian_random(sizes, float(mean), float(std), dtype=dtype_or_default(None))
+        return tensors.gaussian_random(sizes, mean, std, dtype=dtype_or_default(None))
     sample = tensors.gaussian_random(list(variables[0].shape or ()), dtype=variables[0].dtype)
     scaled: Variable = sample * std + mean
     return scaled
@@ -99,13 +95,6 @@ def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:
 def bernoulli(x: Floats, p: float | None = None, name: str | None = None) -> Variable:
     """Ones with the probability in x (or ``p``), zeros otherwise."""
     return draws.bernoulli(x if p is None else full_like(x, float(p)), name)
-
-
-def multinomial(
-    x: Floats, num_samples: int = 1, replacement: bool = False, name: str | None = None
-) -> Variable:
-    """Indices drawn by the weights in x, a vector or rows of them."""
-    return draws.multinomial(x, num_samples, replacement, name)
 
 
 def drawn(

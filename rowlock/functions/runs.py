@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 from ..graph.layers import binary, tensors
 from ..graph.layers import shape as layers
+from ..graph.layers.arguments import of_family
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
@@ -139,7 +140,7 @@ def unique_consecutive(
 
 
 def _among_numbers(
-    x: Variable, axis: int | list[int] | tuple[int, ...] | None, keepdim: bool, function: str
+    x: Variable, axis: int | Sequence[int] | None, keepdim: bool, function: str
 ) -> Any:
     """Return the numbers along ``axis`` in order, NaN behind them; how many; and how to shape a result."""
     axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
@@ -171,18 +172,13 @@ def nanmedian(
     x: Variable,
     axis: Any = None,
     keepdim: bool = False,
-    mode: str = "avg",
+    mode: Literal["avg", "min"] = "avg",
     name: str | None = None,
 ) -> Any:
     """The middle of the elements that are numbers; of an even count the mean of two, or the lower ("min").
 
     With "min" and one dimension as ``axis`` the result is (values, indices).
-
-    Raises:
-        InvalidValue: ``mode`` is another word.
     """
-    if mode not in ("avg", "min"):
-        raise InvalidValue(f"nanmedian: mode must be 'avg' or 'min', got {mode!r}.")
     rows, count, shaped = _among_numbers(x, axis, keepdim, "nanmedian")
     order = argsort(rows, -1)
     low = _halved(count - 1)
@@ -199,39 +195,61 @@ def _halved(count: Variable) -> Variable:
     return binary.elementwise_floordiv(count, full_like(count, 2))
 
 
-def nanquantile(
+# Of a place between two elements, the share of the second: what is behind the point, and whether that is 0.
+_SHARES: dict[str, Callable[[Variable, Variable], Variable]] = {
+    "linear": lambda share, above: share,
+    "lower": lambda share, above: above * 0.0,
+    "higher": lambda share, above: above,
+    "midpoint": lambda share, above: above * 0.5,
+    "nearest": lambda share, above: layers.cast(share > 0.5, share.dtype),
+}
+
+
+def _quantile(
+    skips_nan: bool,
     x: Variable,
-    q: Any,
-    axis: Any = None,
+    q: float | Sequence[float],
+    axis: int | Sequence[int] | None = None,
     keepdim: bool = False,
     interpolation: str = "linear",
     name: str | None = None,
 ) -> Variable:
-    """The values below which parts ``q`` of the elements that are numbers lie; several ``q`` come in front.
+    """The values below which parts ``q`` of the elements along ``axis`` lie; several ``q`` come in front.
+
+    Between two elements: "linear", "lower", "higher", "midpoint" or "nearest". Integers become float32. NaN in
+    a row makes its quantiles NaN; ``nanquantile`` leaves it out.
 
     Raises:
         InvalidValue: a ``q`` is outside [0, 1], or ``interpolation`` is another word.
     """
+    function = "nanquantile" if skips_nan else "quantile"
     parts = [q] if isinstance(q, (int, float)) else list(q)
-    ways = ("linear", "lower", "higher", "midpoint", "nearest")
-    if interpolation not in ways or not parts or not all(0 <= part <= 1 for part in parts):
+    if interpolation not in _SHARES or not parts or not all(0 <= part <= 1 for part in parts):
         raise InvalidValue(
-            f"nanquantile: q is in [0, 1] and interpolation one of {', '.join(ways)}, got {q!r}, "
+            f"{function}: q is in [0, 1] and interpolation one of {', '.join(_SHARES)}, got {q!r}, "
             f"{interpolation!r}."
         )
-    rows, count, shaped = _among_numbers(x, axis, keepdim, "nanquantile")
+    rows, count, shaped = _among_numbers(x, axis, keepdim, function)
+    size = layers.cast(layers.shape(rows)[-1:], "int64")
     order, results = argsort(rows, -1), []
     for part in parts:
         at = layers.cast(count - 1, rows.dtype) * float(part)
         low = layers.cast(at, "int64")
         share = at - layers.cast(low, rows.dtype)
-        up = layers.cast(share > 0.0, rows.dtype)
-        share = {"linear": share, "lower": up * 0.0, "higher": up, "midpoint": up * 0.5}.get(
-            interpolation, layers.cast(share > 0.5, rows.dtype)
-        )
-        ends = [_at(rows, order, count, place) for place in (low, low + layers.cast(up, "int64"))]
-        results.append(shaped(ends[0] * (1.0 - share) + ends[1] * share))
+        above = layers.cast(share > 0.0, rows.dtype)
+        ends = [
+            _at(rows, order, count, place) for place in (low, low + layers.cast(above, "int64"))
+        ]
+        share = _SHARES[interpolation](share, above)
+        value = ends[0] * (1.0 - share) + ends[1] * share
+        if not skips_nan:
+            value = where(count == size, value, full_like(value, float("nan")))
+        results.append(shaped(value))
     return results[0] if len(results) == 1 else layers.stack(results, 0)
+
+
+quantile = of_family(_quantile, False, "quantile")
+nanquantile = of_family(_quantile, True, "nanquantile")
 
 
 publish_definitions(__name__)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from typing import Any, overload
+from collections.abc import Callable
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from ..graph.layers import binary, matrices, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import of_family
+from ..graph.layers.arguments import integer, of_family
 from ..graph.layers.helper import LayerHelper, constant_layer, layer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -18,6 +17,7 @@ from ..strategies.errors import InvalidType, InvalidValue
 from ..strategies.types import FLOATS, VarType, to_var_type
 from . import math as functions
 from .creation import constant, full_like
+from .signatures import reordered
 
 
 def _compared(op_type: str) -> Callable[..., Variable]:
@@ -138,16 +138,7 @@ def unique(
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def allclose(
-    x: Variable,
-    y: Variable,
-    rtol: float = 1e-05,
-    atol: float = 1e-08,
-    equal_nan: bool = False,
-    name: str | None = None,
-) -> Variable:
-    """Whether every |x - y| is at most atol + rtol |y|."""
-    return matrices.allclose(x, y, rtol, atol, equal_nan, name)
+allclose = reordered(matrices.allclose, "x=input y=other rtol atol equal_nan name")
 
 
 def _extreme(
@@ -162,8 +153,6 @@ def _extreme(
     kind = to_var_type(dtype)
     if kind not in (VarType.INT32, VarType.INT64):
         raise InvalidType(f"{op_type}: dtype must be 'int32' or 'int64', got {dtype!r}.")
-    if axis is not None and (isinstance(axis, bool) or not isinstance(axis, int)):
-        raise InvalidType(f"{op_type}: axis must be an int or None, got {axis!r}.")
     operand = layers.reshape(x, [-1]) if axis is None else x
     attrs = {"axis": 0 if axis is None else axis, "keepdims": keepdim and axis is not None}
     out = constant_layer(op_type, name, x=operand, **attrs)
@@ -210,10 +199,8 @@ def topk(
         values, indices = layers.topk(x, k, name)
         values.stop_gradient = False
         return values, indices
-    if isinstance(k, bool) or not isinstance(k, int):
-        raise InvalidType(f"topk: k must be an int here, got {k!r}.")
     size = (x.shape or ())[axis]
-    if k < 1 or 0 <= size < k:
+    if integer(k, "k", "topk") < 1 or 0 <= size < k:
         raise InvalidValue(f"topk: k={k} does not fit dimension {axis} with {size} elements.")
     values, indices = tensors.in_order(x, axis, largest, name)
     return layers.slice(values, [axis], [0], [k]), layers.slice(indices, [axis], [0], [k])
@@ -262,7 +249,7 @@ def median(
     x: Variable,
     axis: int | None = None,
     keepdim: bool = False,
-    mode: str = "avg",
+    mode: Literal["avg", "min"] = "avg",
     name: str | None = None,
 ) -> Any:
     """The middle of the elements in order; of an even number the mean of two ("avg"), or the lower ("min").
@@ -270,10 +257,8 @@ def median(
     Integers become float32 for a mean. With "min" and an axis the result is (values, indices).
 
     Raises:
-        InvalidValue: ``mode`` is another word, or the size along ``axis`` is not known.
+        InvalidValue: the size along ``axis`` is not known.
     """
-    if mode not in ("avg", "min"):
-        raise InvalidValue(f"median: mode must be 'avg' or 'min', got {mode!r}.")
     operand = layers.reshape(x, [-1]) if axis is None else x
     operand = operand if mode == "min" else functions.floats(operand)
     place = 0 if axis is None else axis % x.ndim
@@ -292,68 +277,6 @@ def median(
         return out
     index = layers.slice(indices, [place], [start], [end])
     return out, index if keepdim else layers.squeeze(index, [place])
-
-
-# Where a quantile lies at a number between two elements: the share of the second, given the first's number.
-_BETWEEN: dict[str, Callable[[float, int], float]] = {
-    "linear": lambda at, low: at - low,
-    "lower": lambda at, low: 0.0,
-    "higher": lambda at, low: float(at > low),
-    "midpoint": lambda at, low: 0.5 * (at > low),
-    "nearest": lambda at, low: float(round(at) - low),
-}
-
-
-def quantile(
-    x: Variable,
-    q: float | Sequence[float],
-    axis: int | Sequence[int] | None = None,
-    keepdim: bool = False,
-    interpolation: str = "linear",
-    name: str | None = None,
-) -> Variable:
-    """The values below which parts ``q`` of the elements along ``axis`` lie; several ``q`` come in front.
-
-    Between two elements: "linear", "lower", "higher", "midpoint" or "nearest". Integers become float32; NaN in
-    a row makes its quantiles NaN.
-
-    Raises:
-        InvalidValue: a ``q`` is outside [0, 1], ``interpolation`` is another word, or a size is not known.
-    """
-    parts = [q] if isinstance(q, (int, float)) else list(q)
-    if interpolation not in _BETWEEN or not parts or not all(0 <= part <= 1 for part in parts):
-        raise InvalidValue(
-            f"quantile: q is in [0, 1] and interpolation one of {', '.join(_BETWEEN)}, got {q!r}, "
-            f"{interpolation!r}."
-        )
-    rank = x.ndim
-    wanted = range(rank) if axis is None else [axis] if isinstance(axis, int) else axis
-    axes = [i % rank for i in wanted]
-    rest = [i for i in range(rank) if i not in axes]
-    sizes = [(x.shape or ())[i] for i in axes]
-    if min(sizes) < 1:
-        raise InvalidValue(f"quantile: the sizes of {x.name!r} along axis must be known.")
-    count, place = math.prod(sizes), len(rest)
-    moved = layers.transpose(functions.floats(x), [*rest, *axes])
-    row = layers.reshape(moved, [*([0] * place), count])
-    ordered = tensors.in_order(row, place)[0]
-    ordered = ordered + layers.reduce_sum(row, place, True) * 0.0  # NaN stands last in order
-    results = []
-    for part in parts:
-        at = part * (count - 1)
-        low = math.floor(at)
-        weight = _BETWEEN[interpolation](at, low)
-        out = layers.slice(ordered, [place], [low], [low + 1])
-        if weight:
-            high = layers.slice(ordered, [place], [low + 1], [low + 2])
-            out = out * (1.0 - weight) + high * weight
-        if rest:
-            out = layers.squeeze(out, [place])
-            out = layers.unsqueeze(out, sorted(axes)) if keepdim else out
-        elif keepdim:
-            out = layers.reshape(out, [1] * rank)
-        results.append(out)
-    return results[0] if len(results) == 1 else layers.stack(results, 0)
 
 
 publish_definitions(__name__)

@@ -12,16 +12,18 @@ T = TypeVar("T")
 
 
 def reordered(
-    function: Callable[..., T], order: str, name: str = "", text: str = ""
+    function: Callable[..., T], order: str, name: str = "", text: str = "", **defaults: Any
 ) -> Callable[..., T]:
     """Return a function whose parameters come in another order, and may be fewer.
 
-    ``order`` are their names, ``name`` and ``text`` the function's own name and documentation. It is one of the
-    module that calls this.
+    ``order`` are their names, ``new=old`` where one is renamed; ``defaults`` are default values that differ.
+    ``name`` and ``text`` are its own name and documentation. It is one of the module that calls this.
     """
     own = signature(function)
     kind = Parameter.POSITIONAL_OR_KEYWORD
-    parameters = [own.parameters[parameter].replace(kind=kind) for parameter in order.split()]
+    names = {new: old or new for new, _, old in (word.partition("=") for word in order.split())}
+    parameters = [own.parameters[old].replace(name=new, kind=kind) for new, old in names.items()]
+    parameters = [p.replace(default=defaults.get(p.name, p.default)) for p in parameters]
     other = own.replace(parameters=parameters)
     own_name = name or function.__name__
 
@@ -31,7 +33,8 @@ def reordered(
             values = other.bind(*args, **settings)
         except TypeError as error:
             raise TypeError(f"{own_name}() {error}") from None
-        return function(**values.arguments)
+        arguments = {**defaults, **values.arguments}
+        return function(**{names[new]: value for new, value in arguments.items()})
 
     call.__name__ = call.__qualname__ = own_name
     call.__module__ = sys._getframe(1).f_globals["__name__"]

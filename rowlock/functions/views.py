@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, Literal
 
 from ..graph.layers import binary, tensors
 from ..graph.layers import shape as layers
@@ -15,10 +15,10 @@ from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
 from ..strategies.types import VarType
 from . import math as functions
-from .creation import meshgrid, ones_like
+from .creation import full_like, meshgrid, ones_like
 from .manipulation import concat, expand, flatten, gather, reshape, stack, transpose
 from .math import mod
-from .places import axis_of, known_sizes, swapaxes
+from .places import axis_of, known_sizes, sizes_of_step, swapaxes
 from .search import where
 
 
@@ -207,7 +207,7 @@ def diff(
 ) -> Variable:
     """Differences of neighbours along ``axis``, ``n`` times, of x between ``prepend`` and ``append``."""
     axis = axis_of(x, axis, "diff")
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+    if n < 1:
         raise InvalidValue(f"diff: n must be an int above 0, got {n!r}.")
     parts = [tensor for tensor in (prepend, x, append) if tensor is not None]
     x = concat(parts, axis) if len(parts) > 1 else x
@@ -254,23 +254,28 @@ def vander(
     return stack(powers if increasing else powers[::-1], 1)
 
 
-def take(x: Variable, index: Variable, mode: str = "raise", name: str | None = None) -> Variable:
+def take(
+    x: Variable,
+    index: Variable,
+    mode: Literal["raise", "wrap", "clip"] = "raise",
+    name: str | None = None,
+) -> Variable:
     """The elements at indices of x as one row: negative ones count from the end.
 
     ``mode`` says what indices outside do: "raise" in the step, "wrap" around, "clip" to the ends.
     """
-    if mode not in ("raise", "wrap", "clip"):
-        raise InvalidValue(f"take: mode is 'raise', 'wrap' or 'clip', got {mode!r}.")
-    count = product(tuple(known_sizes(x, "take")))
-    places = layers.reshape(index, [-1])
+    row, places = layers.reshape(x, [-1]), layers.reshape(index, [-1])
+    size = (row.shape or ())[0]
+    count = full_like(places, size) if size >= 0 else layers.cast(layers.shape(row), index.dtype)
     if mode == "wrap":
         places = mod(places, count)
     elif mode == "clip":
-        low, high = (layers.fill_constant([1], index.dtype, end) for end in (0, count - 1))
-        places = binary.elementwise_min(binary.elementwise_max(places, low), high)
+        first = full_like(places, 0)
+        places = binary.elementwise_min(binary.elementwise_max(places, first), count - 1)
     else:
         places = where(places < 0, places + count, places)
-    return layers.reshape(gather(layers.reshape(x, [-1]), places), list(index.shape or ()))
+    taken = gather(row, places)
+    return layers.reshape(taken, sizes_of_step(index))
 
 
 def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Variable:

@@ -9,7 +9,7 @@ from ..functions.creation import full_like
 from ..functions.random import drawn
 from ..graph.layers import activations, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import Floats, integer, number
+from ..graph.layers.arguments import Floats
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
@@ -97,7 +97,7 @@ def softshrink(x: Floats, threshold: float = 0.5, name: str | None = None) -> Va
     Raises:
         InvalidValue: ``threshold`` is negative.
     """
-    if number(threshold, "threshold", "softshrink") < 0:
+    if threshold < 0:
         raise InvalidValue(f"softshrink: threshold cannot be negative, got {threshold!r}.")
     return activations.softshrink(x, threshold)
 
@@ -126,7 +126,7 @@ def selu(
     Raises:
         InvalidValue: ``scale`` is at most 1, or ``alpha`` negative.
     """
-    if number(scale, "scale", "selu") <= 1.0 or number(alpha, "alpha", "selu") < 0:
+    if scale <= 1.0 or alpha < 0:
         raise InvalidValue(f"selu: scale must be above 1 and alpha not negative: {scale}, {alpha}.")
     return activations.selu(x, scale, alpha, name)
 
@@ -167,7 +167,7 @@ def glu(x: Floats, axis: int = -1, name: str | None = None) -> Variable:
     Raises:
         InvalidValue: ``axis`` is outside x, or its size is odd.
     """
-    if not -x.ndim <= integer(axis, "axis", "glu") < x.ndim:
+    if not -x.ndim <= axis < x.ndim:
         raise InvalidValue(f"glu: axis {axis} is outside the {x.ndim} dimensions.")
     if (x.shape or ())[axis] % 2:
         raise InvalidValue(f"glu: {list(x.shape or ())} has no halves along axis {axis}.")
@@ -189,13 +189,12 @@ def rrelu(
     Raises:
         InvalidValue: not 0 <= ``lower`` <= ``upper`` <= 1.
     """
-    low, high = number(lower, "lower", "rrelu"), number(upper, "upper", "rrelu")
-    if not 0.0 <= low <= high <= 1.0:
+    if not 0.0 <= lower <= upper <= 1.0:
         raise InvalidValue(f"rrelu: 0 <= lower <= upper <= 1 must hold, got {lower} and {upper}.")
     if not training:
-        return unary.leaky_relu(x, (low + high) / 2.0, name)
+        return unary.leaky_relu(x, (lower + upper) / 2.0, name)
     positive = unary.relu(x)
-    return positive + (x - positive) * (drawn(x, (), "rrelu") * (high - low) + low)
+    return positive + (x - positive) * (drawn(x, (), "rrelu") * (upper - lower) + lower)
 
 
 def gumbel_softmax(
@@ -212,7 +211,7 @@ def gumbel_softmax(
     Raises:
         InvalidValue: ``temperature`` is not above 0.
     """
-    if number(temperature, "temperature", "gumbel_softmax") <= 0:
+    if temperature <= 0:
         raise InvalidValue(f"gumbel_softmax: temperature must be above 0, got {temperature!r}.")
     tiny = 1e-20
     noise = -unary.log(-unary.log(drawn(x, (), "gumbel_softmax") + tiny) + tiny)

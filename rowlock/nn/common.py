@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,14 +18,12 @@ from ..graph.layers.helper import LayerHelper
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
-from ..strategies.errors import InvalidType, InvalidValue, Unsupported
+from ..strategies.errors import InvalidValue, Unsupported
 from ..strategies.types import VarType
 from .activations import SELU_FLOOR, alpha_factors, softmax
 
 
-def _probability(p: Any, layer: str) -> float:
-    if isinstance(p, bool) or not isinstance(p, (int, float)):
-        raise InvalidType(f"{layer}: p must be a number, got {p!r}.")
+def _probability(p: float, layer: str) -> float:
     if not 0 <= p <= 1:
         raise InvalidValue(f"{layer}: p is in [0, 1], got {p!r}.")
     return float(p)
@@ -61,7 +59,7 @@ def dropout(
     axis: Any = None,
     training: bool = True,
     inplace: bool = False,
-    mode: str = "upscale_in_train",
+    mode: Literal["upscale_in_train", "downscale_in_infer"] = "upscale_in_train",
     name: str | None = None,
 ) -> Variable:
     """Zero elements with probability ``p`` while training; with ``axis`` one draw serves the other dimensions.
@@ -70,10 +68,6 @@ def dropout(
         InvalidValue: ``mode`` is neither "upscale_in_train" nor "downscale_in_infer".
     """
     p = _probability(p, "dropout")
-    if mode not in ("upscale_in_train", "downscale_in_infer"):
-        raise InvalidValue(
-            f"dropout: mode must be 'upscale_in_train' or 'downscale_in_infer', got {mode!r}."
-        )
     if p == 0:
         return x
     if p == 1 and (training or mode == "downscale_in_infer"):
@@ -280,7 +274,10 @@ def _in_order(
 
 
 def pixel_shuffle(
-    x: Variable, upscale_factor: int, data_format: str = "NCHW", name: str | None = None
+    x: Variable,
+    upscale_factor: int,
+    data_format: Literal["NCHW", "NHWC"] = "NCHW",
+    name: str | None = None,
 ) -> Variable:
     """Channels moved to blocks of pixels.
 
@@ -327,7 +324,7 @@ def channel_shuffle(
 def pad(
     x: Variable,
     pad: Any,
-    mode: str = "constant",
+    mode: Literal["constant", "reflect", "replicate", "circular"] = "constant",
     value: float = 0.0,
     data_format: str | None = None,
     pad_from_left_axis: bool = True,
@@ -340,8 +337,6 @@ def pad(
     """
     numbers = tensors.sizes_of(pad, "pad")
     rank = x.ndim
-    if mode not in ("constant", "reflect", "replicate", "circular"):
-        raise InvalidValue(f"pad: mode must be constant, reflect, replicate or circular: {mode!r}.")
     if mode == "constant" and len(numbers) == 2 * rank:
         if not pad_from_left_axis:
             numbers = [n for i in range(rank)[::-1] for n in numbers[2 * i : 2 * i + 2]]

@@ -1,6 +1,9 @@
 """``paddle.nn.functional`` for static programs."""
 
 from ..graph.layers.activations import celu as celu
+from ..graph.layers.loss import log_loss as log_loss
+from ..graph.layers.loss import softmax_with_cross_entropy as softmax_with_cross_entropy
+from ..graph.layers.loss import square_error_cost as square_error_cost
 from ..graph.layers.matrices import diag_embed as diag_embed
 from ..graph.layers.moves import unfold as unfold
 from ..graph.layers.sequence import sequence_mask as sequence_mask

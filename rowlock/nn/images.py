@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from ..graph.layers import images
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import integer
+from ..graph.layers.arguments import integer, number
 from ..graph.layers.helper import layer
 from ..graph.layers.numbers import as_variables
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
-from ..strategies.errors import InvalidType, InvalidValue, Unsupported
+from ..strategies.errors import InvalidValue, Unsupported
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 
 _RANKS = {
@@ -112,23 +112,21 @@ def _sizes_of(size: Any, factor: Any, count: int) -> tuple[Any, list[float] | No
         sizes = list(size) if isinstance(size, (list, tuple)) else [size] * count
         if len(sizes) != count:
             raise InvalidValue(f"interpolate: size must have {count} numbers, got {sizes}.")
-        for number in sizes:
-            if not isinstance(number, Variable) and integer(number, "size", "interpolate") <= 0:
+        for each in sizes:
+            if not isinstance(each, Variable) and integer(each, "size", "interpolate") <= 0:
                 raise InvalidValue(f"interpolate: sizes must be above 0, got {sizes}.")
         return sizes, None
     factors = list(factor) if isinstance(factor, (list, tuple)) else [factor] * count
     if len(factors) != count:
         raise InvalidValue(f"interpolate: scale_factor must have {count} numbers, got {factors}.")
-    for number in factors:
-        if isinstance(number, Variable):
+    for each in factors:
+        if isinstance(each, Variable):
             raise Unsupported(
                 "interpolate: scale_factor must be a number: sizes are known when a step is bound."
             )
-        if isinstance(number, bool) or not isinstance(number, (int, float)):
-            raise InvalidType(f"interpolate: scale_factor must be a number, got {number!r}.")
-        if number <= 0:
-            raise InvalidValue(f"interpolate: scale_factor must be above 0, got {number}.")
-    return None, [float(number) for number in factors]
+        if number(each, "scale_factor", "interpolate") <= 0:
+            raise InvalidValue(f"interpolate: scale_factor must be above 0, got {each}.")
+    return None, [float(each) for each in factors]
 
 
 def _resized(
@@ -185,32 +183,21 @@ def affine_grid(
 
     With ``align_corners`` -1 and 1 are the middles of the outermost elements, else their outer edges.
     """
-    if not isinstance(align_corners, bool):
-        raise InvalidType(f"affine_grid: align_corners must be a bool, got {align_corners!r}.")
     return images.grid_of(theta, out_shape, align_corners, name)
 
 
 def grid_sample(
     x: Variable,
     grid: Variable,
-    mode: str = "bilinear",
-    padding_mode: str = "zeros",
+    mode: Literal["bilinear", "nearest"] = "bilinear",
+    padding_mode: Literal["zeros", "reflection", "border"] = "zeros",
     align_corners: bool = True,
     name: str | None = None,
 ) -> Variable:
     """Sample images [N, C, H, W] at the positions ``grid`` [N, H', W', 2], from -1 to 1.
 
-    Outside are zeros, the nearest element ("border"), or the image in a mirror ("reflection"). Raises
-    ValueError for another mode, TypeError where ``align_corners`` is no bool.
+    Outside are zeros, the nearest element ("border"), or the image in a mirror ("reflection").
     """
-    if mode not in ("bilinear", "nearest"):
-        raise InvalidValue(f"grid_sample: mode must be 'bilinear' or 'nearest', got {mode!r}.")
-    if padding_mode not in ("zeros", "reflection", "border"):
-        raise InvalidValue(
-            f"grid_sample: padding_mode must be 'zeros', 'reflection' or 'border', got {padding_mode!r}."
-        )
-    if not isinstance(align_corners, bool):
-        raise InvalidType(f"grid_sample: align_corners must be a bool, got {align_corners!r}.")
     attrs = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
     return images.sampled(x, grid, attrs, name)
 

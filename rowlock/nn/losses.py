@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from ..functions import math as functions
+from ..functions.signatures import reordered
 from ..graph.layers import chains, trees, unary
 from ..graph.layers import label_loss as label_losses
 from ..graph.layers import loss as losses
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import Floats, check_variable
+from ..graph.layers.arguments import Floats, Integers, check_variable
 from ..graph.layers.helper import LayerHelper
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
-from ..strategies.errors import InvalidValue
-
-_REDUCTIONS = ("mean", "sum", "none")
+from ..strategies.errors import InvalidValue, Unsupported
 
 
-def reduced(loss: Variable, reduction: str, layer: str) -> Variable:
-    """Return the mean, the sum, or the losses themselves.
-
-    Raises:
-        InvalidValue: ``reduction`` is another word.
-    """
-    check_reduction(reduction, layer)
+def reduced(loss: Variable, reduction: str) -> Variable:
+    """Return the mean, the sum, or ("none") the losses themselves."""
     if reduction == "none":
         return loss
     return layers.reduce_mean(loss) if reduction == "mean" else layers.reduce_sum(loss)
-
-
-def check_reduction(reduction: str, layer: str) -> None:
-    """Raise InvalidValue unless ``reduction`` is a known word."""
-    if reduction not in _REDUCTIONS:
-        raise InvalidValue(
-            f"{layer}: reduction must be 'mean', 'sum' or 'none', got {reduction!r}."
-        )
 
 
 def _with_ones(label: Variable, like: Variable, axis: int) -> Variable:
@@ -48,7 +34,7 @@ def cross_entropy(
     label: Variable,
     weight: Variable | None = None,
     ignore_index: int = -100,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none"] = "mean",
     soft_label: bool = False,
     axis: int = -1,
     use_softmax: bool = True,
@@ -59,7 +45,6 @@ def cross_entropy(
 
     The mean is over the labels that are not ignored, weighted by ``weight`` (one number a class).
     """
-    check_reduction(reduction, "cross_entropy")
     if not 0.0 <= label_smoothing <= 1.0:
         raise InvalidValue(f"cross_entropy: label_smoothing is in [0, 1], got {label_smoothing!r}.")
     rank = input.ndim
@@ -87,7 +72,7 @@ def cross_entropy(
         empty = layers.cast(total == 0.0, total.dtype)
         return layers.reduce_sum(loss) / (total + empty)
     loss = layers.squeeze(loss, [rank - 1]) if bare and reduction == "none" else loss
-    return reduced(loss, reduction, "cross_entropy")
+    return reduced(loss, reduction)
 
 
 def _entropy(
@@ -123,98 +108,74 @@ def _factors(
     return layers.reshape(rows, [-1 if n < 0 else n for n in loss.shape or ()]) * counts
 
 
-def softmax_with_cross_entropy(
-    logits: Variable,
-    label: Variable,
-    soft_label: bool = False,
-    ignore_index: int = -100,
-    numeric_stable_mode: bool = True,
-    return_softmax: bool = False,
-    axis: int = -1,
-) -> Any:
-    """Cross entropy of softmax(logits) with a last dimension of one element, and optionally the softmax."""
-    return losses.softmax_with_cross_entropy(
-        logits, label, soft_label, ignore_index, numeric_stable_mode, return_softmax, axis
-    )
-
-
 def mse_loss(
-    input: Variable, label: Variable, reduction: str = "mean", name: str | None = None
+    input: Variable,
+    label: Variable,
+    reduction: Literal["mean", "sum", "none"] = "mean",
+    name: str | None = None,
 ) -> Variable:
     """The squared difference."""
-    return reduced(losses.square_error_cost(input, label), reduction, "mse_loss")
-
-
-def square_error_cost(input: Variable, label: Variable) -> Variable:
-    """The squared difference, element by element."""
-    return losses.square_error_cost(input, label)
+    return reduced(losses.square_error_cost(input, label), reduction)
 
 
 def l1_loss(
-    input: Variable, label: Variable, reduction: str = "mean", name: str | None = None
+    input: Variable,
+    label: Variable,
+    reduction: Literal["mean", "sum", "none"] = "mean",
+    name: str | None = None,
 ) -> Variable:
     """The absolute difference."""
-    return reduced(unary.abs(input - label), reduction, "l1_loss")
+    return reduced(unary.abs(input - label), reduction)
 
 
 def smooth_l1_loss(
     input: Variable,
     label: Variable,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none"] = "mean",
     delta: float = 1.0,
     is_huber: bool = True,
     name: str | None = None,
 ) -> Variable:
     """Squared near zero, linear beyond ``delta``; divided by ``delta`` unless ``is_huber``."""
     loss = losses.huber_loss(input, label, delta)
-    return reduced(loss if is_huber else loss * (1.0 / delta), reduction, "smooth_l1_loss")
+    return reduced(loss if is_huber else loss * (1.0 / delta), reduction)
 
 
 def kl_div(
     input: Variable,
     label: Variable,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none", "batchmean"] = "mean",
     log_target: bool = False,
     name: str | None = None,
 ) -> Variable:
     """label * (log(label) - input), where input holds logarithms; "batchmean" divides by the rows."""
     if not log_target:
-        if reduction != "batchmean":
-            check_reduction(reduction, "kl_div")
         return label_losses.kldiv_loss(input, label, reduction, name)
     loss = unary.exp(label) * (label - input)
     if reduction == "batchmean":
         rows = layers.cast(layers.slice(layers.shape(input), [0], [0], [1]), loss.dtype)
         return layers.reduce_sum(loss) / rows
-    return reduced(loss, reduction, "kl_div")
-
-
-def log_loss(
-    input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None
-) -> Variable:
-    """-label log(input + epsilon) - (1 - label) log(1 - input + epsilon)."""
-    return losses.log_loss(input, label, epsilon, name)
+    return reduced(loss, reduction)
 
 
 def binary_cross_entropy(
     input: Floats,
     label: Floats,
     weight: Variable | None = None,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none"] = "mean",
     name: str | None = None,
 ) -> Variable:
     """Cross entropy of probabilities and labels in [0, 1]; no logarithm is below -100."""
-    check_reduction(reduction, "binary_cross_entropy")
     loss = label_losses.bce_loss(input, label, name)
     loss = loss if weight is None else loss * weight
-    return reduced(loss, reduction, "binary_cross_entropy")
+    return reduced(loss, reduction)
 
 
 def binary_cross_entropy_with_logits(
     logit: Variable,
     label: Variable,
     weight: Variable | None = None,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none"] = "mean",
     pos_weight: Variable | None = None,
     name: str | None = None,
 ) -> Variable:
@@ -226,7 +187,7 @@ def binary_cross_entropy_with_logits(
         factor = label * (pos_weight - 1.0) + 1.0
         loss = (1.0 - label) * logit - factor * unary.logsigmoid(logit)
     loss = loss if weight is None else loss * weight
-    return reduced(loss, reduction, "binary_cross_entropy_with_logits")
+    return reduced(loss, reduction)
 
 
 def nll_loss(
@@ -234,7 +195,7 @@ def nll_loss(
     label: Variable,
     weight: Variable | None = None,
     ignore_index: int = -100,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none"] = "mean",
     name: str | None = None,
 ) -> Variable:
     """The negative of the logarithm that stands in ``input`` [N, C, ...] at the label [N, ...].
@@ -242,7 +203,6 @@ def nll_loss(
     Raises:
         InvalidValue: the label has another number of dimensions; [N, 1] counts as [N].
     """
-    check_reduction(reduction, "nll_loss")
     rank = input.ndim
     if rank == 2 and (label.shape or ())[1:] == (1,):
         label = layers.squeeze(label, [1])
@@ -261,26 +221,15 @@ def margin_ranking_loss(
     other: Variable,
     label: Variable,
     margin: float = 0.0,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none"] = "mean",
     name: str | None = None,
 ) -> Variable:
     """max(0, margin - label * (input - other))."""
     loss = unary.relu(label * (other - input) + float(margin))
-    return reduced(loss, reduction, "margin_ranking_loss")
+    return reduced(loss, reduction)
 
 
-def label_smooth(
-    label: Variable,
-    prior_dist: Variable | None = None,
-    epsilon: float = 0.1,
-    name: str | None = None,
-) -> Variable:
-    """(1 - epsilon) label + epsilon / classes, or + epsilon * prior_dist.
-
-    Raises:
-        InvalidValue: ``epsilon`` is outside [0, 1].
-    """
-    return label_losses.label_smooth(label, prior_dist, epsilon, name=name)
+label_smooth = reordered(label_losses.label_smooth, "label prior_dist epsilon name")
 
 
 def dice_loss(
@@ -300,7 +249,7 @@ def sigmoid_focal_loss(
     normalizer: Variable | None = None,
     alpha: float = 0.25,
     gamma: float = 2.0,
-    reduction: str = "sum",
+    reduction: Literal["mean", "sum", "none"] = "sum",
     name: str | None = None,
 ) -> Variable:
     """Cross entropy of sigmoid(logit), small where the class is clear. Lin et al., arXiv 1708.02002."""
@@ -310,7 +259,7 @@ def sigmoid_focal_loss(
     weight = label * float(alpha) + (1.0 - label) * (1.0 - alpha)
     loss = entropy * weight * functions.pow(1.0 - right, float(gamma))
     loss = loss if normalizer is None else loss / normalizer
-    return reduced(loss, reduction, "sigmoid_focal_loss")
+    return reduced(loss, reduction)
 
 
 def npair_loss(
@@ -362,7 +311,7 @@ def ctc_loss(
     input_lengths: Variable,
     label_lengths: Variable,
     blank: int = 0,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none"] = "mean",
     norm_by_times: bool = False,
     zero_infinity: bool = False,
 ) -> Variable:
@@ -376,12 +325,55 @@ def ctc_loss(
         norm_by_times: divide the gradient of each sequence by its steps.
         zero_infinity: changes nothing: where no path reads as the labels, the loss is 0.
     """
-    check_reduction(reduction, "ctc_loss")
     loss = chains.warpctc(log_probs, labels, blank, norm_by_times, input_lengths, label_lengths)
     loss = layers.squeeze(loss, [-1])
     if reduction == "mean":
         loss = loss / layers.cast(label_lengths, loss.dtype)
-    return reduced(loss, reduction, "ctc_loss")
+    return reduced(loss, reduction)
 
 
-publish_definitions(__name__, withhold=(check_reduction, reduced))
+def margin_cross_entropy(
+    logits: Floats,
+    label: Integers,
+    margin1: float = 1.0,
+    margin2: float = 0.5,
+    margin3: float = 0.0,
+    scale: float = 64.0,
+    group: Any = None,
+    return_softmax: bool = False,
+    reduction: Literal["mean", "sum", "none"] | None = "mean",
+) -> Any:
+    """Cross entropy of softmax(scale * cosines), the label's moved to cos(margin1 t + margin2) - margin3.
+
+    t is the angle of the label's cosine. The margins are, by turns, those of SphereFace (arXiv 1704.08063),
+    ArcFace (1801.07698) and CosFace (1801.09414).
+
+    Args:
+        logits: cosines [N, classes], from -1 to 1.
+        label: [N] or [N, 1].
+        reduction: None, as "none": losses [N, 1].
+        return_softmax: also return the softmax [N, classes].
+
+    Raises:
+        Unsupported: ``group`` is one: classes that are dealt to trainers are not built.
+    """
+    if group:
+        raise Unsupported(
+            "margin_cross_entropy: classes that are dealt to trainers are not built. Leave group out, so that "
+            "each place has all classes."
+        )
+    label = _with_ones(label, logits, 1)
+    if (margin1, margin2, margin3) != (1.0, 0.0, 0.0):
+        hot = layers.one_hot_v2(layers.squeeze(label, [1]), (logits.shape or ())[-1])
+        hot = hot if hot.dtype == logits.dtype else layers.cast(hot, logits.dtype)
+        cosine = layers.reduce_sum(logits * hot, -1, True)
+        angle = unary.acos(cosine) * float(margin1) + float(margin2)
+        logits = logits + hot * (unary.cos(angle) - float(margin3) - cosine)
+    loss, shares = losses.softmax_with_cross_entropy(
+        logits * float(scale), label, return_softmax=True
+    )
+    loss = reduced(loss, reduction or "none")
+    return (loss, shares) if return_softmax else loss
+
+
+publish_definitions(__name__, withhold=(reduced,))

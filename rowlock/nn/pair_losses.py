@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Literal
 
 from ..functions import math as functions
 from ..functions.creation import full_like
@@ -16,7 +17,7 @@ from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
 from .common import pairwise_distance
-from .losses import check_reduction, reduced
+from .losses import reduced
 
 
 def _alike(layer: str, **operands: Variable) -> None:
@@ -35,7 +36,7 @@ def cosine_embedding_loss(
     input2: Variable,
     label: Variable,
     margin: float = 0,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none"] = "mean",
     name: str | None = None,
 ) -> Variable:
     """1 - cos of rows whose label is 1, max(cos - margin, 0) of those whose label is -1.
@@ -45,7 +46,6 @@ def cosine_embedding_loss(
         label: [N], numbers.
     """
     layer = "cosine_embedding_loss"
-    check_reduction(reduction, layer)
     _alike(layer, input1=input1, input2=input2)
     if label.ndim != 1 or input1.ndim > 2:
         raise InvalidValue(
@@ -56,7 +56,7 @@ def cosine_embedding_loss(
     label = layers.cast(label, input1.dtype)
     same = layers.cast(label == 1.0, input1.dtype) * (1.0 - cosine)
     other = layers.cast(label == -1.0, input1.dtype) * unary.relu(cosine - float(margin))
-    return reduced(same + other, reduction, layer)
+    return reduced(same + other, reduction)
 
 
 def triplet_margin_loss(
@@ -67,7 +67,7 @@ def triplet_margin_loss(
     p: float = 2.0,
     epsilon: float = 1e-6,
     swap: bool = False,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none"] = "mean",
     name: str | None = None,
 ) -> Variable:
     """max(distance to ``positive`` - distance to ``negative`` + margin, 0), of rows [N, D], in the p-norm.
@@ -86,12 +86,11 @@ def triplet_margin_with_distance_loss(
     distance_function: Callable[[Variable, Variable], Variable] | None = None,
     margin: float = 1.0,
     swap: bool = False,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none"] = "mean",
     name: str | None = None,
 ) -> Variable:
     """:func:`triplet_margin_loss` with the distance that a function computes; the 2-norm unless given."""
     layer = "triplet_margin_with_distance_loss"
-    check_reduction(reduction, layer)
     if margin < 0:
         raise InvalidValue(f"{layer}: margin must not be below 0, got {margin}.")
     _alike(layer, input=input, positive=positive, negative=negative)
@@ -100,37 +99,38 @@ def triplet_margin_with_distance_loss(
     if swap:
         far = binary.elementwise_min(far, distance(positive, negative))
     near = distance(input, positive)
-    return reduced(unary.relu(near - far + float(margin)), reduction, layer)
+    return reduced(unary.relu(near - far + float(margin)), reduction)
 
 
 def soft_margin_loss(
-    input: Floats, label: Variable, reduction: str = "mean", name: str | None = None
+    input: Floats,
+    label: Variable,
+    reduction: Literal["mean", "sum", "none"] = "mean",
+    name: str | None = None,
 ) -> Variable:
     """log(1 + exp(-label * input)), where labels are -1 or 1."""
     layer = "soft_margin_loss"
-    check_reduction(reduction, layer)
     if input.shape != label.shape:
         raise InvalidValue(f"{layer}: label is {label!r}, and must have the shape of {input!r}.")
     signed = layers.cast(label, input.dtype) * input
-    return reduced(-unary.logsigmoid(signed), reduction, layer)
+    return reduced(-unary.logsigmoid(signed), reduction)
 
 
 def multi_label_soft_margin_loss(
     input: Variable,
     label: Variable,
     weight: Variable | None = None,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none"] = "mean",
     name: str | None = None,
 ) -> Variable:
     """The cross entropy of labels 0 or 1 with sigmoid(input), by weight; its mean over the last dimension."""
     layer = "multi_label_soft_margin_loss"
-    check_reduction(reduction, layer)
     _alike(layer, input=input, label=label)
     loss = -(label * unary.logsigmoid(input) + (1.0 - label) * unary.logsigmoid(-input))
     if weight is not None:
         check_float(weight, "weight", layer)
         loss = loss * weight
-    return reduced(layers.reduce_mean(loss, dim=[-1]), reduction, layer)
+    return reduced(layers.reduce_mean(loss, dim=[-1]), reduction)
 
 
 def poisson_nll_loss(
@@ -139,7 +139,7 @@ def poisson_nll_loss(
     log_input: bool = True,
     full: bool = False,
     epsilon: float = 1e-8,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none"] = "mean",
     name: str | None = None,
 ) -> Variable:
     """exp(input) - label * input; without ``log_input`` input - label * log(input + epsilon).
@@ -147,7 +147,6 @@ def poisson_nll_loss(
     With ``full`` Stirling's formula for log(label!) is added where the label is above 1.
     """
     layer = "poisson_nll_loss"
-    check_reduction(reduction, layer)
     if epsilon <= 0:
         raise InvalidValue(f"{layer}: epsilon must be above 0, got {epsilon}.")
     _alike(layer, input=input, label=label)
@@ -157,7 +156,7 @@ def poisson_nll_loss(
         above = binary.elementwise_max(label, full_like(label, 1.0))
         stirling = above * unary.log(above) - above + 0.5 * unary.log(2 * math.pi * above)
         loss = loss + where(label > 1.0, stirling, full_like(label, 0.0))
-    return reduced(loss, reduction, layer)
+    return reduced(loss, reduction)
 
 
 def gaussian_nll_loss(
@@ -166,7 +165,7 @@ def gaussian_nll_loss(
     variance: Floats,
     full: bool = False,
     epsilon: float = 1e-6,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none"] = "mean",
     name: str | None = None,
 ) -> Variable:
     """(log(variance) + (input - label)^2 / variance) / 2; no variance counts as less than ``epsilon``.
@@ -175,7 +174,6 @@ def gaussian_nll_loss(
     log(2 pi) / 2.
     """
     layer = "gaussian_nll_loss"
-    check_reduction(reduction, layer)
     _alike(layer, input=input, label=label)
     shape, have = tuple(input.shape or ()), tuple(variance.shape or ())
     if have != shape and have == shape[:-1]:
@@ -185,23 +183,21 @@ def gaussian_nll_loss(
     variance = functions.clip(variance, float(epsilon))
     loss = (unary.log(variance) + unary.square(input - label) / variance) * 0.5
     loss = loss + 0.5 * math.log(2 * math.pi) if full else loss
-    return reduced(loss, reduction, layer)
+    return reduced(loss, reduction)
 
 
 def hinge_embedding_loss(
     input: Floats,
     label: Floats,
     margin: float = 1.0,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none"] = "mean",
     name: str | None = None,
 ) -> Variable:
     """input where the label is 1, max(margin - input, 0) where it is -1, else 0."""
-    layer = "hinge_embedding_loss"
-    check_reduction(reduction, layer)
     zero = full_like(input, 0.0)
     loss = where(label == 1.0, input, zero)
     loss = loss + where(label == -1.0, unary.relu(float(margin) - input), zero)
-    return reduced(loss, reduction, layer)
+    return reduced(loss, reduction)
 
 
 def multi_margin_loss(
@@ -210,7 +206,7 @@ def multi_margin_loss(
     p: int = 1,
     margin: float = 1.0,
     weight: Variable | None = None,
-    reduction: str = "mean",
+    reduction: Literal["mean", "sum", "none"] = "mean",
     name: str | None = None,
 ) -> Variable:
     """The mean over the other classes of max(margin - input[label] + input, 0)^p, by the label's weight.
@@ -221,7 +217,6 @@ def multi_margin_loss(
         weight: [classes].
     """
     layer = "multi_margin_loss"
-    check_reduction(reduction, layer)
     classes = (input.shape or (-1,))[-1]
     if input.ndim != 2 or classes < 1:
         raise InvalidValue(f"{layer}: input must be [N, classes], classes known, not {input!r}.")
@@ -232,7 +227,7 @@ def multi_margin_loss(
     if weight is not None:
         check_float(weight, "weight", layer)
         loss = loss * layers.reshape(layers.gather(weight, label, overwrite=False), [-1])
-    return reduced(loss, reduction, layer)
+    return reduced(loss, reduction)
 
 
 publish_definitions(__name__)

@@ -142,8 +142,7 @@ def _avg_pool(
     out: Variable = _as_image(dims, x, pooled)
     if divisor_override is None:
         return out
-    number = isinstance(divisor_override, (int, float)) and not isinstance(divisor_override, bool)
-    if not number or not divisor_override:
+    if not divisor_override:
         raise InvalidValue(
             f"{layer}: divisor_override must be a number other than 0, got {divisor_override!r}."
         )

@@ -27,7 +27,7 @@ class SGD(methods.SGDOptimizer):
         name: str | None = None,
     ) -> None:
         super().__init__(learning_rate, parameters, as_regularizer(weight_decay), grad_clip, name)
-        self._multi_precision = bool(multi_precision)
+        self._multi_precision = multi_precision
 
 
 class Momentum(methods.MomentumOptimizer):
@@ -46,7 +46,7 @@ class Momentum(methods.MomentumOptimizer):
     ) -> None:
         decay = as_regularizer(weight_decay)
         super().__init__(learning_rate, momentum, parameters, use_nesterov, decay, grad_clip, name)
-        self._multi_precision = bool(multi_precision)
+        self._multi_precision = multi_precision
 
 
 class Adam(methods.AdamOptimizer):
@@ -75,7 +75,7 @@ class Adam(methods.AdamOptimizer):
             self._take_largest()
         else:
             self._attrs = {**self._attrs, "scales_epsilon": True}
-        self._multi_precision = bool(multi_precision)
+        self._multi_precision = multi_precision
 
 
 class RMSProp(methods.RMSPropOptimizer):
@@ -112,14 +112,8 @@ class Adagrad(methods.AdagradOptimizer):
         name: str | None = None,
         initial_accumulator_value: float = 0.0,
     ) -> None:
-        options = (
-            parameters,
-            as_regularizer(weight_decay),
-            grad_clip,
-            name,
-            initial_accumulator_value,
-        )
-        super().__init__(learning_rate, epsilon, *options)
+        options = (parameters, as_regularizer(weight_decay), grad_clip, name)
+        super().__init__(learning_rate, epsilon, *options, initial_accumulator_value)
 
 
 class Adadelta(methods.AdadeltaOptimizer):
@@ -182,8 +176,8 @@ class Lamb(methods.LambOptimizer):
     ) -> None:
         options = (parameters, None, grad_clip, exclude_from_weight_decay_fn, name)
         super().__init__(learning_rate, lamb_weight_decay, beta1, beta2, epsilon, *options)
-        self._multi_precision = bool(multi_precision)
-        self.correct_bias(bool(always_adapt))
+        self._multi_precision = multi_precision
+        self.correct_bias(always_adapt)
 
 
 class LBFGS(Optimizer):

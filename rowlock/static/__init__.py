@@ -12,6 +12,7 @@ from ..executor.device.place import cpu_places, cuda_places
 from ..executor.executor import Executor
 from ..executor.feed.scope import Scope, global_scope, scope_guard
 from ..executor.parallel_executor import ParallelExecutor
+from ..functions.places import setitem
 from ..graph.layers.io import create_global_var, create_parameter
 from ..graph.layers.loss import accuracy
 from ..graph.layers.metric import auc, ctr_metric_bundle
@@ -136,6 +137,7 @@ __all__ = [
     "serialize_persistables",
     "serialize_program",
     "set_program_state",
+    "setitem",
 ]
 
 publish_listed(__name__)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.layers.arguments import integer
 from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidType, InvalidValue
 from ..strategies.types import VarType, to_var_type
@@ -64,9 +65,8 @@ class InputSpec:
             if len(batch_size) != 1:
                 raise InvalidValue(f"InputSpec.batch takes one number, got {batch_size!r}.")
             batch_size = batch_size[0]
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int):
-            raise InvalidType(f"InputSpec.batch takes an int, got {batch_size!r}.")
-        self.shape = (_size(batch_size), *self.shape)
+        rows = integer(batch_size, "batch_size", "InputSpec.batch")
+        self.shape = (_size(rows), *self.shape)
         return self
 
     def unbatch(self) -> InputSpec:
@@ -99,8 +99,6 @@ class InputSpec:
 def _size(size: Any) -> int:
     if size is None:
         return -1
-    if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
-        raise InvalidType(f"InputSpec: a size must be an int or None, got {size!r}.")
-    if size < -1:
+    if integer(size, "a size of shape", "InputSpec") < -1:
         raise InvalidValue(f"InputSpec: a size cannot be {size}.")
     return int(size)

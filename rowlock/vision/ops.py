@@ -104,10 +104,8 @@ def deform_conv2d(
     return out if bias is None else layer("elementwise_add", x=out, y=bias, axis=1)
 
 
-class DeformConv2D(_ConvBase):
+class DeformConv2D(_ConvBase, data_format="NCHW"):
     """:func:`deform_conv2d` with a weight [out_channels, in_channels / groups, kh, kw] and a bias."""
-
-    _dims = 2
 
     def __init__(
         self,

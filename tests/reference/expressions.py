@@ -426,6 +426,35 @@ T.ReshapeTransform([2, 2], [4]).inverse(w) | T.ReshapeTransform([4], [2, 2]).for
 T.StackTransform([T.ExpTransform(), T.TanhTransform(), T.SigmoidTransform()], 0).forward_log_det_jacobian(w) | paddle.static.gradients([D.Gamma(paddle.abs(w), x).log_prob(y)], [w])[0] | paddle.static.gradients([D.Dirichlet(paddle.abs(w)).entropy()], [w])[0]
 """)
 ]
+
+_SEGMENTS, _EDGES = "paddle.sort(k[:, 0] // 2 * 2)", "k[:, 0], k[:, 0] // 2"
+_KINDS, _COMBINED = ("sum", "mean", "max", "min"), ("add", "sub", "mul", "div")
+GRAPHS = [
+    *("paddle.geometric.segment_%s(w, %s)" % (kind, _SEGMENTS) for kind in _KINDS),
+    "paddle.incubate.segment_mean(i, %s)" % _SEGMENTS,
+    "paddle.geometric.segment_max(i, %s)" % _SEGMENTS,
+    *("paddle.geometric.send_u_recv(w, %s, '%s')" % (_EDGES, kind) for kind in _KINDS),
+    "paddle.incubate.graph_send_recv(w, %s, 'max', out_size=2)" % _EDGES,
+    "paddle.geometric.send_u_recv(w * 0 + 1, %s, 'max')" % _EDGES,
+    *("paddle.geometric.send_ue_recv(w, w + 4, %s, '%s', 'mean')" % (_EDGES, op) for op in _COMBINED),
+    "paddle.geometric.send_ue_recv(w, w[:, :1], %s, 'mul', 'min')" % _EDGES,
+    "paddle.geometric.send_ue_recv(w, w[:, 0], %s, 'add', 'max')" % _EDGES,
+    *("paddle.geometric.send_uv(w, w + 4, %s, '%s')" % (_EDGES, op) for op in _COMBINED),
+    "paddle.incubate.softmax_mask_fuse(im, im[:, :1] * -1)",
+    "paddle.incubate.identity_loss(x, 'none')",
+]
+WRITTEN = """
+paddle.static.setitem(w, 1, x[0]) | paddle.static.setitem(w, (slice(None), slice(0, 3, 2)), x[:, :2]) | paddle.static.setitem(i, (Ellipsis, -1), 0)
+paddle.static.setitem(w, k[:, 0] // 2 * 2, x[:1]) | paddle.static.setitem(w, w > 0, -1.0) | paddle.static.setitem(w, w[:, 0] > 0, 9.0)
+paddle.static.setitem(w, (slice(None, None, -1), 1), np.array([1, 2, 3], 'float32')) | paddle.static.setitem(b, (0, 0), True)
+paddle.mod(-i, i[:, :1]) | paddle.mod(i, -i[0]) | -i % 3 | -i % i[0] | paddle.mod(w, -x) | paddle.take(w, -k, 'wrap')
+paddle.eye(k[0], 4) | paddle.eye(k[0, 0], dtype='int64') | paddle.full([k[0, 0], 2], 3.0)
+"""
+_WRITTEN_SLOPES = """
+paddle.static.setitem(w, 1, x[0]) * w | paddle.static.setitem(x, (slice(None), slice(0, 2)), w[:, :2]) * v
+paddle.static.setitem(w, k[:, 0] // 2 * 2, x[:1]) | paddle.static.setitem(w * v, w > 0, w[w > 0] * 2)
+"""
+
 PADDLE += listed(PROMOTED) + listed(PICKED) + listed(NAMES_OF_3X) + listed(RUNS)
 PADDLE += REGIONS + DISTRIBUTIONS
 PADDLE += ["paddle.static.gradients(%s, w)[0]" % one for one in listed(RUNS_SLOPES)]
@@ -434,7 +463,11 @@ PADDLE += [
 ]
 PADDLE += ["paddle.static.gradients(%s, w)[0]" % one for one in listed(PROMOTED_SLOPES)]
 PADDLE += listed(POINTWISE_2X) + listed(COUNTS_AND_MATRICES)
-PADDLE += listed(GAMMA_AND_BITS) + listed(FACTORS)
+PADDLE += listed(GAMMA_AND_BITS) + listed(FACTORS) + GRAPHS + listed(WRITTEN)
+PADDLE += [
+    "paddle.static.gradients([%s], w)[0]" % one
+    for one in [*("%s * v[:4]" % one for one in GRAPHS if "(w" in one), *listed(_WRITTEN_SLOPES)]
+]
 
 
 def arrays():
@@ -461,7 +494,7 @@ def build(expressions, block, names):
     names["w"].stop_gradient = False
     rows = []
     for expression in expressions:
-        before = [id(op) for op in block.ops]
+        before = {id(op) for op in block.ops}
         value = eval(expression, dict(names))
         added = [getattr(op, "type", "") for op in block.ops if id(op) not in before]
         rows.append((expression, added, value))

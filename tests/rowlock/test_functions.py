@@ -251,7 +251,9 @@ def test_what_linalg_does_not_know_is_refused() -> None:
     x = paddle.static.data("x", [3, 3])
     with pytest.raises(ValueError, match="matrix_norm: p is 'fro', 'nuc', 1, 2, inf"):
         paddle.linalg.matrix_norm(x, 3)
-    with pytest.raises(ValueError, match="qr: mode is 'reduced', 'complete' or 'r', got 'raw'"):
+    with pytest.raises(
+        ValueError, match="qr: mode must be 'reduced', 'complete' or 'r', got 'raw'"
+    ):
         paddle.linalg.qr(x, "raw")
     with pytest.raises(ValueError, match="eigh: UPLO is 'L' or 'U', got 'l'"):
         paddle.linalg.eigh(x, "l")
@@ -287,3 +289,48 @@ def test_gaussian_losses_are_those_of_the_density() -> None:
     np.testing.assert_allclose(full, loss(rows["v"]) + 0.5 * np.log(2 * np.pi), rtol=1e-5)
     np.testing.assert_allclose(by_row.item(), loss(rows["v"][:, :1]).sum(), rtol=1e-5)
     np.testing.assert_allclose(cut.item(), loss(np.maximum(rows["v"], 0.5)).mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "margins", [(1.0, 0.5, 0.0), (1.35, 0.2, 0.1), (1.0, 0.0, 0.35), (1.0, 0.0, 0.0)]
+)
+def test_margins_move_the_cosine_of_the_label(margins: tuple[float, float, float]) -> None:
+    """Beside NumPy in float64: Paddle 3.3.1 has this loss on GPUs only."""
+    rng = np.random.default_rng(5)
+    cosines, labels = rng.uniform(-0.9, 0.9, (4, 6)).astype("float32"), rng.integers(0, 6, 4)
+
+    def computed(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        scores, rows = x.astype(np.float64), np.arange(4)
+        angle = margins[0] * np.arccos(scores[rows, labels]) + margins[1]
+        scores[rows, labels] = np.cos(angle) - margins[2]
+        shares = np.exp(scores * 8.0)
+        shares /= shares.sum(1, keepdims=True)
+        return -np.log(shares[rows, labels])[:, None], shares
+
+    x, y = paddle.static.data("x", [None, 6]), paddle.static.data("y", [None], "int64")
+    x.stop_gradient = False
+    loss, shares = F.margin_cross_entropy(x, y, *margins, 8.0, return_softmax=True, reduction=None)
+    mean = F.margin_cross_entropy(x, paddle.unsqueeze(y, [1]), *margins, 8.0)
+    fetches = [loss, shares, mean, paddle.static.gradients([mean], [x])[0]]
+    values = fluid.Executor(fluid.CPUPlace()).run(
+        feed={"x": cosines, "y": labels}, fetch_list=fetches
+    )
+    expected, expected_shares = computed(cosines)
+    slopes = np.zeros((4, 6))
+    for place in np.ndindex(4, 6):
+        step = np.zeros((4, 6))
+        step[place] = 1e-5
+        ends = [computed(cosines + side * step)[0].mean() for side in (1, -1)]
+        slopes[place] = (ends[0] - ends[1]) / 2e-5
+    np.testing.assert_allclose(values[0], expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(values[1], expected_shares, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(values[2], [expected.mean()], rtol=1e-5)
+    np.testing.assert_allclose(values[3], slopes, rtol=1e-4, atol=1e-5)
+
+
+def test_classes_that_are_dealt_to_trainers_are_refused() -> None:
+    x, y = paddle.static.data("x", [None, 6]), paddle.static.data("y", [None], "int64")
+    with pytest.raises(
+        Unsupported, match="margin_cross_entropy: classes that are dealt to trainers"
+    ):
+        F.margin_cross_entropy(x, y, group=object())

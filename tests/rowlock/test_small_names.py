@@ -132,7 +132,7 @@ def test_names_that_are_not_built_say_what_to_use(name: str) -> None:
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda x: rowlock.take(x, x, "wrong"), "mode is 'raise', 'wrap' or 'clip'"),
+        (lambda x: rowlock.take(x, x, "wrong"), "mode must be 'raise', 'wrap' or 'clip'"),
         (lambda x: rowlock.kthvalue(x, 4), "k is from 1 to 3, got 4"),
         (lambda x: rowlock.diff(x, 0), "n must be an int above 0"),
         (lambda x: rowlock.narrow(x, 0, 1, 2), "do not lie in 2"),

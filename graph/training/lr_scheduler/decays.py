@@ -23,7 +23,7 @@ class NoamDecay(LRScheduler):
     def __init__(
         self,
         d_model: int,
-        warmup_steps: int,
+        warmup_steps: Any,  # an int: Paddle asserts it
         learning_rate: float = 1.0,
         last_epoch: int = -1,
         verbose: bool = False,
@@ -112,7 +112,7 @@ class PolynomialDecay(LRScheduler):
     def __init__(
         self,
         learning_rate: float,
-        decay_steps: int,
+        decay_steps: Any,  # an int: Paddle asserts it
         end_lr: float = 0.0001,
         power: float = 1.0,
         cycle: bool = False,
@@ -145,7 +145,7 @@ class LinearWarmup(LRScheduler):
     def __init__(
         self,
         learning_rate: float | LRScheduler,
-        warmup_steps: int,
+        warmup_steps: Any,  # an int: Paddle asserts it
         start_lr: float,
         end_lr: float,
         last_epoch: int = -1,
@@ -260,7 +260,6 @@ class StepDecay(LRScheduler):
         last_epoch: int = -1,
         verbose: bool = False,
     ) -> None:
-        check_type("step_size", step_size, int, "an int")
         check(gamma < 1, f"gamma must be below 1, got {gamma}.")
         _check_count("step_size", step_size)
         self.step_size, self.gamma = step_size, gamma

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ....strategies.errors import InvalidArgument, InvalidType, InvalidValue
-from ...program.variable import Parameter, Variable
+from ....strategies.errors import InvalidArgument, InvalidValue
+from ...program.variable import Parameter
 from .methods import AdamOptimizer
 
 
@@ -19,7 +19,6 @@ class AdamW(AdamOptimizer):
 
     Raises:
         InvalidValue: a coefficient is out of its range.
-        InvalidType: ``weight_decay`` is no number.
         InvalidArgument: something that is not built: groups of parameters, lazy_mode.
     """
 
@@ -43,7 +42,11 @@ class AdamW(AdamOptimizer):
         name: str | None = None,
     ) -> None:
         parameter_list = None if parameters is None else list(parameters)
-        _refuse(beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay)
+        for argument, beta in (("beta1", beta1), ("beta2", beta2)):
+            if not 0 <= beta < 1:
+                raise InvalidValue(f"AdamW: {argument} must be in [0, 1), got {beta!r}.")
+        if epsilon < 0:
+            raise InvalidValue(f"AdamW: epsilon must not be below 0, got {epsilon!r}.")
         if any(isinstance(item, dict) for item in parameter_list or ()):
             raise InvalidArgument(
                 "AdamW: groups of parameters are not built; use apply_decay_param_fun and lr_ratio."
@@ -54,7 +57,7 @@ class AdamW(AdamOptimizer):
         super().__init__(learning_rate, beta1, beta2, epsilon, *options)
         if amsgrad:
             self._take_largest()
-        self._multi_precision = bool(multi_precision)
+        self._multi_precision = multi_precision
         self._coeff = float(weight_decay)
         self._lr_ratio = lr_ratio
         self._decays = apply_decay_param_fun
@@ -64,15 +67,3 @@ class AdamW(AdamOptimizer):
         ratio = 1.0 if self._lr_ratio is None else self._lr_ratio(parameter)
         own = {"coeff": self._coeff, "with_decay": bool(decays), "lr_ratio": float(ratio)}
         return {**self._attrs, **own}
-
-
-def _refuse(*, weight_decay: Any, epsilon: Any, **betas: Any) -> None:
-    for name, beta in betas.items():
-        if not isinstance(beta, Variable) and not 0 <= beta < 1:
-            raise InvalidValue(f"AdamW: {name} must be in [0, 1), got {beta!r}.")
-    if isinstance(epsilon, Variable):
-        raise InvalidArgument("AdamW: epsilon must be a number; variables are not built.")
-    if epsilon < 0:
-        raise InvalidValue(f"AdamW: epsilon must not be below 0, got {epsilon!r}.")
-    if not isinstance(weight_decay, (int, float)):
-        raise InvalidType(f"AdamW: weight_decay must be a number, got {weight_decay!r}.")

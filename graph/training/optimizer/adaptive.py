@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ....strategies.errors import InvalidType, InvalidValue
+from ....strategies.errors import InvalidValue
 from ...layers.regularizer import as_regularizer
 from .methods import Method
 
@@ -71,8 +71,7 @@ class Rprop(Method):
     second where it stays, and keep within ``learning_rate_range``.
 
     Raises:
-        InvalidType: ``learning_rate`` is no number.
-        InvalidValue: it is out of its range, or an eta is.
+        InvalidValue: ``learning_rate`` is out of its range, or an eta is.
     """
 
     type = "rprop"
@@ -90,8 +89,6 @@ class Rprop(Method):
         multi_precision: bool = False,
         name: str | None = None,
     ) -> None:
-        if not isinstance(learning_rate, (int, float)):
-            raise InvalidType(f"Rprop: learning_rate must be a number, got {learning_rate!r}.")
         (low, high), (shrinks, grows) = learning_rate_range, etas
         if not 0.0 < low <= learning_rate <= high:
             raise InvalidValue(
@@ -101,7 +98,7 @@ class Rprop(Method):
         if not 0.0 < shrinks < 1.0 < grows:
             raise InvalidValue(f"Rprop: etas must be one below 1 and one above it, got {etas!r}.")
         super().__init__(float(learning_rate), parameters, None, grad_clip, name)
-        self._multi_precision = bool(multi_precision)
+        self._multi_precision = multi_precision
         self.starts = {"learning_rates": float(learning_rate)}
         ends = {"learning_rate_min": float(low), "learning_rate_max": float(high)}
         self._attrs = {**ends, "eta_negative": float(shrinks), "eta_positive": float(grows)}
@@ -129,15 +126,15 @@ class ASGD(Method):
         multi_precision: bool = False,
         name: str | None = None,
     ) -> None:
-        if not isinstance(batch_num, int) or batch_num < 1:
+        if batch_num < 1:
             raise InvalidValue(f"ASGD: batch_num must be an int from 1 up, got {batch_num!r}.")
         decay = as_regularizer(weight_decay)
         super().__init__(learning_rate, parameters, decay, grad_clip, name)
-        self._multi_precision = bool(multi_precision)
+        self._multi_precision = multi_precision
 
 
 def _checked(
-    optimizer: str, learning_rate: Any, beta1: Any, beta2: Any, **coefficients: Any
+    optimizer: str, learning_rate: Any, beta1: float, beta2: float, **coefficients: float
 ) -> dict[str, Any]:
     """Return the attributes: betas within [0, 1), and numbers not below 0."""
     rate = {"learning_rate": learning_rate} if isinstance(learning_rate, (int, float)) else {}

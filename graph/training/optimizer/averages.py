@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from ....strategies.errors import InvalidType, InvalidValue
+from ....strategies.errors import InvalidValue
 from ....strategies.types import LOW, VarType
 from ...layers import binary, shape, tensors
 from ...layers.helper import LayerHelper
@@ -101,11 +101,7 @@ class ExponentialMovingAverage(_Averages):
     def __init__(
         self, decay: float = 0.999, thres_steps: Variable | None = None, name: str | None = None
     ) -> None:
-        if thres_steps is not None and not isinstance(thres_steps, Variable):
-            raise InvalidType(
-                f"ExponentialMovingAverage: thres_steps must be a Variable, got {thres_steps!r}."
-            )
-        if isinstance(decay, bool) or not isinstance(decay, (int, float)) or not 0 <= decay <= 1:
+        if not 0 <= decay <= 1:
             raise InvalidValue(
                 f"ExponentialMovingAverage: decay must be a number in [0, 1], got {decay!r}."
             )

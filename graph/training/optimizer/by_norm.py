@@ -10,7 +10,7 @@ from ...layers.helper import LayerHelper
 from ...program.block import Block
 from ...program.operator import Operator
 from ...program.variable import Parameter, Variable
-from .methods import AdamOptimizer, Method, require_numbers
+from .methods import AdamOptimizer, Method
 
 
 class LarsMomentumOptimizer(Method):
@@ -37,7 +37,6 @@ class LarsMomentumOptimizer(Method):
     ) -> None:
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
         numbers = {"lars_coeff": lars_coeff, "lars_weight_decay": lars_weight_decay}
-        require_numbers("LarsMomentum", momentum=momentum, **numbers)
         self._attrs = {"mu": momentum, **{name: float(n) for name, n in numbers.items()}}
         self._excluded = tuple(exclude_from_weight_decay or ())
 
@@ -80,7 +79,6 @@ class LambOptimizer(AdamOptimizer):
     ) -> None:
         options = (parameter_list, regularization, grad_clip, name)
         super().__init__(learning_rate, beta1, beta2, epsilon, *options)
-        require_numbers("Lamb", lamb_weight_decay=lamb_weight_decay, epsilon=epsilon)
         excludes = exclude_from_weight_decay_fn
         if excludes is not None and not callable(excludes):
             raise InvalidType(
@@ -115,7 +113,6 @@ class DpsgdOptimizer(Method):
         parameter_list: Any = None,
     ) -> None:
         super().__init__(learning_rate, parameter_list)
-        require_numbers("Dpsgd", clip=clip, batch_size=batch_size, sigma=sigma)
         for argument, value in (("clip", clip), ("batch_size", batch_size)):
             if value <= 0:
                 raise InvalidValue(f"Dpsgd: {argument} must be above 0, got {value!r}.")

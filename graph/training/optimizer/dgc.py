@@ -22,7 +22,7 @@ from ...program.role import ROLE_VAR, OpRole
 from ...program.variable import Parameter, Variable
 from ..clip import GradientClipByNorm, append_gradient_clip
 from .base import ParamGrads
-from .methods import MomentumOptimizer, require_numbers
+from .methods import MomentumOptimizer
 
 _FEWEST = 16384  # elements of a parameter whose gradient Paddle compresses
 _COUNTER = "__g_dgc_counter__"
@@ -60,8 +60,6 @@ class DGCMomentumOptimizer(MomentumOptimizer):
         name: str | None = None,
     ) -> None:
         _check_clip(grad_clip, num_trainers)
-        numbers = {"rampup_begin_step": rampup_begin_step, "rampup_step": rampup_step}
-        require_numbers("DGCMomentum", momentum=momentum, **numbers)
         if rampup_begin_step < 0 or rampup_step <= 0:
             raise InvalidValue(
                 "DGCMomentum: rampup_begin_step must not be below 0 and rampup_step must be above 0, got "
@@ -169,14 +167,14 @@ def _is_compressed(parameter: Parameter) -> bool:
     return large and parameter.dtype == VarType.FP32
 
 
-def _check_clip(grad_clip: Any, num_trainers: Any) -> None:
+def _check_clip(grad_clip: Any, num_trainers: int | None) -> None:
     if grad_clip is None:
         return
     if not isinstance(grad_clip, GradientClipByNorm):
         raise InvalidType(
             f"DGCMomentum: grad_clip must be a GradientClipByNorm, got {type(grad_clip).__name__}."
         )
-    if not isinstance(num_trainers, int) or isinstance(num_trainers, bool) or num_trainers < 1:
+    if num_trainers is None or num_trainers < 1:
         raise InvalidValue(
             f"DGCMomentum: with grad_clip, num_trainers must be an int above 0, got {num_trainers!r}."
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ....strategies.errors import InvalidArgument, InvalidValue
 from ...ops.operands import parameter_name
 from ...ops.registry import OPS
 from ...program.block import Block
@@ -13,17 +12,6 @@ from ...program.operator import Operator
 from ...program.scopes import name_scope
 from ...program.variable import Parameter, Variable
 from .base import Optimizer, ParamGrads
-
-
-def require_numbers(optimizer: str, **arguments: Any) -> None:
-    """Refuse what is no number.
-
-    Raises:
-        InvalidValue: names optimizer, argument and value.
-    """
-    for name, value in arguments.items():
-        if not isinstance(value, (int, float)):
-            raise InvalidValue(f"{optimizer}: {name} must be a number, got {value!r}.")
 
 
 class Method(Optimizer):
@@ -101,8 +89,7 @@ class MomentumOptimizer(Method):
         name: str | None = None,
     ) -> None:
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
-        require_numbers("Momentum", momentum=momentum)
-        self._attrs = {"mu": momentum, "use_nesterov": bool(use_nesterov)}
+        self._attrs = {"mu": momentum, "use_nesterov": use_nesterov}
 
 
 class AdamOptimizer(Method):
@@ -125,10 +112,8 @@ class AdamOptimizer(Method):
         lazy_mode: bool = False,
     ) -> None:
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
-        if isinstance(beta1, Variable) or isinstance(beta2, Variable):
-            raise InvalidArgument("Adam: beta1 and beta2 must be numbers; variables are not built.")
         self._attrs = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon}
-        self._lazy_mode = bool(lazy_mode)
+        self._lazy_mode = lazy_mode
 
     def _attrs_of(self, parameter: Parameter) -> Mapping[str, Any]:
         return {**self._attrs, "lazy_mode": self._lazy_mode}
@@ -253,9 +238,8 @@ class RMSPropOptimizer(Method):
         name: str | None = None,
     ) -> None:
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
-        require_numbers("RMSProp", rho=rho, epsilon=epsilon, momentum=momentum)
         numbers = {"epsilon": epsilon, "decay": rho, "momentum": momentum}
-        self._attrs = {**numbers, "centered": bool(centered)}
+        self._attrs = {**numbers, "centered": centered}
 
 
 class FtrlOptimizer(Method):
@@ -279,7 +263,6 @@ class FtrlOptimizer(Method):
         name: str | None = None,
     ) -> None:
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
-        require_numbers("Ftrl", l1=l1, l2=l2, lr_power=lr_power)
         self._attrs = {"l1": l1, "l2": l2, "lr_power": lr_power}
 
 

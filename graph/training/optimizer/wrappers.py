@@ -121,7 +121,7 @@ class GradientMergeOptimizer(_Wrapper):
         InvalidArgument: it is None, or ``k_steps`` no int above 0.
     """
 
-    def __init__(self, inner_optimizer: Optimizer, k_steps: int = 1, avg: bool = True) -> None:
+    def __init__(self, inner_optimizer: Optimizer, k_steps: Any = 1, avg: bool = True) -> None:
         super().__init__(inner_optimizer)
         self._set_k_steps(k_steps)
         self._set_avg(avg)
@@ -130,7 +130,7 @@ class GradientMergeOptimizer(_Wrapper):
         self.k_steps = _positive(k_steps, "GradientMergeOptimizer: k_steps")
 
     def _set_avg(self, avg: bool) -> None:
-        self.avg = bool(avg)
+        self.avg = avg
 
     def backward(
         self,
@@ -210,7 +210,7 @@ class LookaheadOptimizer:
 
     type = "lookahead"
 
-    def __init__(self, inner_optimizer: Minimizes, alpha: float = 0.5, k: int = 5) -> None:
+    def __init__(self, inner_optimizer: Minimizes, alpha: float = 0.5, k: Any = 5) -> None:
         if inner_optimizer is None:
             raise InvalidArgument("LookaheadOptimizer: the inner optimizer cannot be None.")
         if not isinstance(inner_optimizer, Minimizes):

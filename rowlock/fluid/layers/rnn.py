@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...graph.layers import shape as layers
-from ...graph.layers.arguments import check_float, check_variable
+from ...graph.layers.arguments import check_float, check_variable, integer
 from ...graph.layers.beam import beam_search, beam_search_decode
 from ...graph.layers.decode_helpers import (
     BasicDecoder,
@@ -114,8 +114,7 @@ class RNNCell:
 
 
 def _check_cell(hidden_size: Any, dtype: Any, cell: str) -> None:
-    if not isinstance(hidden_size, int) or isinstance(hidden_size, bool):
-        raise InvalidType(f"{cell}: hidden_size must be an int, got {hidden_size!r}.")
+    integer(hidden_size, "hidden_size", cell)
     if dtype not in ("float32", "float64"):
         raise InvalidType(f"{cell}: dtype must be float32 or float64, got {dtype!r}.")
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from ...functions.framework import get_default_dtype
 from ...functions.manipulation import flatten
+from ...functions.signatures import reordered
 from ...functions.views import unflatten
 from ...graph.program.variable import Parameter, Variable
 from ...names import publish_definitions
-from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
+from ...strategies.errors import InvalidArgument, InvalidValue
 from .. import functional as F
 from .function_layer import DimensionedLayer, FunctionLayer
 from .layers import Layer
@@ -33,12 +34,6 @@ class Dropout3D(FunctionLayer, of=F.dropout3d): ...
 
 
 class PixelShuffle(FunctionLayer, of=F.pixel_shuffle):
-    def _check(self) -> None:
-        if isinstance(self.upscale_factor, bool) or not isinstance(self.upscale_factor, int):
-            raise InvalidType(f"PixelShuffle: the factor is an int, got {self.upscale_factor!r}.")
-        if self.data_format not in ("NCHW", "NHWC"):
-            raise InvalidValue(f"PixelShuffle: NCHW or NHWC is needed, got {self.data_format!r}.")
-
     def extra_repr(self) -> str:
         """Return the arguments that matter."""
         order = "" if self.data_format == "NCHW" else f", data_format={self.data_format}"
@@ -51,26 +46,10 @@ class PixelUnshuffle(FunctionLayer, of=F.pixel_unshuffle): ...
 class ChannelShuffle(FunctionLayer, of=F.channel_shuffle): ...
 
 
-class Unfold(Layer):
-    """Windows of images as columns: see ``nn.functional.unfold``."""
+_WINDOWS = "kernel_sizes dilations paddings strides name"
 
-    def __init__(
-        self,
-        kernel_sizes: Any,
-        dilations: Any = 1,
-        paddings: Any = 0,
-        strides: Any = 1,
-        name: str | None = None,
-    ) -> None:
-        super().__init__()
-        self.kernel_sizes, self.dilations = kernel_sizes, dilations
-        self.paddings, self.strides, self.name = paddings, strides, name
 
-    def forward(self, input: Variable) -> Variable:
-        """[N, C, H, W] to [N, C kh kw, windows]."""
-        how = (self.kernel_sizes, self.strides, self.paddings, self.dilations, self.name)
-        return F.unfold(input, *how)
-
+class Unfold(FunctionLayer, of=reordered(F.unfold, f"input=x {_WINDOWS}")):
     def extra_repr(self) -> str:
         """Return the arguments that matter."""
         return (
@@ -79,33 +58,8 @@ class Unfold(Layer):
         )
 
 
-class Fold(Layer):
-    """Windows as columns back to images: see ``nn.functional.fold``."""
-
-    def __init__(
-        self,
-        output_sizes: Any,
-        kernel_sizes: Any,
-        dilations: Any = 1,
-        paddings: Any = 0,
-        strides: Any = 1,
-        name: str | None = None,
-    ) -> None:
-        super().__init__()
-        self.output_sizes, self.kernel_sizes, self.dilations = output_sizes, kernel_sizes, dilations
-        self.paddings, self.strides, self.name = paddings, strides, name
-
-    def forward(self, input: Variable) -> Variable:
-        """[N, C kh kw, windows] to [N, C, H, W]."""
-        how = (self.kernel_sizes, self.strides, self.paddings, self.dilations, self.name)
-        return F.fold(input, self.output_sizes, *how)
-
-    def extra_repr(self) -> str:
-        """Return the arguments that matter."""
-        return (
-            f"kernel_size={self.kernel_sizes}, dilation={self.dilations}, padding={self.paddings}, "
-            f"stride={self.strides}{named(self.name)}"
-        )
+class Fold(FunctionLayer, of=reordered(F.fold, f"input=x output_sizes {_WINDOWS}")):
+    extra_repr = Unfold.extra_repr
 
 
 class Identity(Layer):
@@ -253,7 +207,7 @@ class Dropout(Layer):
         p: float = 0.5,
         inplace: bool = False,
         axis: Any = None,
-        mode: str = "upscale_in_train",
+        mode: Literal["upscale_in_train", "downscale_in_infer"] = "upscale_in_train",
         name: str | None = None,
     ) -> None:
         super().__init__()
@@ -268,51 +222,15 @@ class Dropout(Layer):
         return f"p={self.p}, axis={self.axis}, mode={self.mode}{named(self.name)}, inplace={self.inplace}"
 
 
-class Flatten(Layer):
-    """Join dimensions ``start_axis`` to ``stop_axis`` into one."""
-
-    def __init__(self, start_axis: int = 1, stop_axis: int = -1) -> None:
-        super().__init__()
-        self.start_axis, self.stop_axis = start_axis, stop_axis
-
-    def forward(self, input: Variable) -> Variable:
-        """Return a view with fewer dimensions."""
-        return flatten(input, self.start_axis, self.stop_axis)
+class Flatten(
+    FunctionLayer, of=reordered(flatten, "input=x start_axis stop_axis", start_axis=1), shown=()
+): ...
 
 
-class Unflatten(Layer):
-    """Dimension ``axis`` in several; one of ``shape`` may be -1."""
-
-    def __init__(self, axis: int, shape: Any, name: str | None = None) -> None:
-        super().__init__()
-        self.axis, self.shape, self.name = axis, shape, name
-
-    def forward(self, input: Variable) -> Variable:
-        """Return a view with more dimensions."""
-        return unflatten(input, self.axis, self.shape, self.name)
-
-    def extra_repr(self) -> str:
-        """Return the arguments that matter."""
-        return f"axis={self.axis}, shape={self.shape}{named(self.name)}"
+class Unflatten(FunctionLayer, of=reordered(unflatten, "input=x axis shape name")): ...
 
 
-class PairwiseDistance(Layer):
-    """The p-norm of x - y + epsilon over the last dimension."""
-
-    def __init__(
-        self,
-        p: float = 2.0,
-        epsilon: float = 1e-6,
-        keepdim: bool = False,
-        name: str | None = None,
-    ) -> None:
-        super().__init__()
-        self.p, self.epsilon, self.keepdim, self.name = p, epsilon, keepdim, name
-
-    def forward(self, x: Variable, y: Variable) -> Variable:
-        """[N, D] and [N, D] to [N]."""
-        return F.pairwise_distance(x, y, self.p, self.epsilon, self.keepdim, self.name)
-
+class PairwiseDistance(FunctionLayer, of=F.pairwise_distance):
     def extra_repr(self) -> str:
         """Return the arguments that matter."""
         epsilon = "" if self.epsilon == 1e-6 else f", epsilon={self.epsilon}"
@@ -324,7 +242,7 @@ class _Pad(DimensionedLayer):
     def __init__(
         self,
         padding: Any,
-        mode: str = "constant",
+        mode: Literal["constant", "reflect", "replicate", "circular"] = "constant",
         value: float = 0.0,
         data_format: str = "",
         name: str | None = None,
@@ -348,38 +266,75 @@ class _Pad(DimensionedLayer):
 class Pad1D(_Pad, data_format="NCL"):
     """A margin on both sides of sequences: one number, or left and right."""
 
-    _dims = 1
-
 
 class Pad2D(_Pad, data_format="NCHW"):
     """A margin around images: one number, or left, right, top and bottom."""
 
-    _dims = 2
+
+class Pad3D(_Pad, data_format="NCDHW"):
+    """A margin around volumes: one number, or left, right, top, bottom, front and back."""
+
+
+_MARGINS = {
+    "constant": "Zeros",
+    "reflect": "A reflection",
+    "replicate": "The edges again",
+    "circular": "The other end",
+}
+_SIDES = {
+    "NCL": "both sides of sequences: one number, or left and right",
+    "NCHW": "all sides of images: one number, or left, right, top and bottom",
+    "NCDHW": "all sides of volumes: one number, or left, right, top, bottom, front and back",
+}
 
 
 class _FixedPad(_Pad):
     """A margin of one kind."""
 
-    _kind: ClassVar[str] = "constant"
+    _kind: ClassVar[Any]
+
+    def __init_subclass__(cls, kind: str, data_format: str, **kwargs: Any) -> None:
+        super().__init_subclass__(data_format=data_format, **kwargs)
+        cls._kind, cls.__doc__ = kind, f"{_MARGINS[kind]} on {_SIDES[data_format]}."
 
     def __init__(self, padding: Any, data_format: str = "", name: str | None = None) -> None:
         super().__init__(padding, self._kind, 0.0, data_format, name)
 
 
-class _ZeroPad(_FixedPad):
-    """Zeros."""
+class ZeroPad1D(_FixedPad, kind="constant", data_format="NCL"): ...
 
 
-class _ReflectionPad(_FixedPad):
-    _kind = "reflect"
+class ZeroPad2D(_FixedPad, kind="constant", data_format="NCHW"): ...
 
 
-class _ReplicationPad(_FixedPad):
-    _kind = "replicate"
+class ZeroPad3D(_FixedPad, kind="constant", data_format="NCDHW"): ...
 
 
-class _CircularPad(_FixedPad):
-    _kind = "circular"
+class ReflectionPad1D(_FixedPad, kind="reflect", data_format="NCL"): ...
+
+
+class ReflectionPad2D(_FixedPad, kind="reflect", data_format="NCHW"): ...
+
+
+class ReflectionPad3D(_FixedPad, kind="reflect", data_format="NCDHW"): ...
+
+
+class ReplicationPad1D(_FixedPad, kind="replicate", data_format="NCL"): ...
+
+
+class ReplicationPad2D(_FixedPad, kind="replicate", data_format="NCHW"): ...
+
+
+class ReplicationPad3D(_FixedPad, kind="replicate", data_format="NCDHW"): ...
+
+
+class CircularPad1D(_FixedPad, kind="circular", data_format="NCL"): ...
+
+
+class CircularPad2D(_FixedPad, kind="circular", data_format="NCHW"): ...
+
+
+class CircularPad3D(_FixedPad, kind="circular", data_format="NCDHW"): ...
 
 
 class _ConstantPad(_Pad):
@@ -391,100 +346,16 @@ class _ConstantPad(_Pad):
         super().__init__(padding, "constant", value, data_format, name)
 
 
-class ZeroPad1D(_ZeroPad, data_format="NCL"):
-    """Zeros on both sides of sequences: one number, or left and right."""
-
-    _dims = 1
-
-
-class ZeroPad2D(_ZeroPad, data_format="NCHW"):
-    """Zeros on all sides of images: one number, or left, right, top and bottom."""
-
-    _dims = 2
-
-
-class ZeroPad3D(_ZeroPad, data_format="NCDHW"):
-    """Zeros on all sides of volumes: one number, or left, right, top, bottom, front and back."""
-
-    _dims = 3
-
-
 class ConstantPad1D(_ConstantPad, data_format="NCL"):
     """One value on both sides of sequences: one number, or left and right."""
-
-    _dims = 1
 
 
 class ConstantPad2D(_ConstantPad, data_format="NCHW"):
     """One value on all sides of images: one number, or left, right, top and bottom."""
 
-    _dims = 2
-
 
 class ConstantPad3D(_ConstantPad, data_format="NCDHW"):
     """One value on all sides of volumes: one number, or left, right, top, bottom, front and back."""
-
-    _dims = 3
-
-
-class ReflectionPad1D(_ReflectionPad, data_format="NCL"):
-    """A reflection on both sides of sequences: one number, or left and right."""
-
-    _dims = 1
-
-
-class ReflectionPad2D(_ReflectionPad, data_format="NCHW"):
-    """A reflection on all sides of images: one number, or left, right, top and bottom."""
-
-    _dims = 2
-
-
-class ReflectionPad3D(_ReflectionPad, data_format="NCDHW"):
-    """A reflection on all sides of volumes: one number, or left, right, top, bottom, front and back."""
-
-    _dims = 3
-
-
-class ReplicationPad1D(_ReplicationPad, data_format="NCL"):
-    """The edges again on both sides of sequences: one number, or left and right."""
-
-    _dims = 1
-
-
-class ReplicationPad2D(_ReplicationPad, data_format="NCHW"):
-    """The edges again on all sides of images: one number, or left, right, top and bottom."""
-
-    _dims = 2
-
-
-class ReplicationPad3D(_ReplicationPad, data_format="NCDHW"):
-    """The edges again on all sides of volumes: one number, or left, right, top, bottom, front and back."""
-
-    _dims = 3
-
-
-class CircularPad1D(_CircularPad, data_format="NCL"):
-    """The other end on both sides of sequences: one number, or left and right."""
-
-    _dims = 1
-
-
-class CircularPad2D(_CircularPad, data_format="NCHW"):
-    """The other end on all sides of images: one number, or left, right, top and bottom."""
-
-    _dims = 2
-
-
-class CircularPad3D(_CircularPad, data_format="NCDHW"):
-    """The other end on all sides of volumes: one number, or left, right, top, bottom, front and back."""
-
-    _dims = 3
-
-
-class Pad3D(_Pad, data_format="NCDHW"):
-    """A constant margin around volumes: one number, or left, right, top, bottom, front and back."""
-
-    _dims = 3
 
 
 publish_definitions(__name__, withhold=(named,))

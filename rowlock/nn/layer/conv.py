@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from ...functions.framework import get_default_dtype
 from ...functions.signatures import reordered
@@ -16,27 +16,45 @@ from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
 from .. import functional as F
 from .function_layer import DimensionedLayer
 
-_MODES = ("zeros", "reflect", "replicate", "circular")
+_RAISES = """
+
+    Raises:
+        InvalidArgument: ``weight_attr`` is False.
+        InvalidType: a size is no int.
+        InvalidValue: sizes, groups or modes do not fit.
+    """
 
 
 class _ConvBase(DimensionedLayer):
-    """Arguments that all convolutions check and store."""
+    """A convolution ``of`` nn.functional, and the arguments that all check and store."""
 
+    _function: ClassVar[Callable[..., Variable]]
     _padding: Any
     _data_format: str
-    _padding_mode: str = "zeros"
+    _padding_mode: Any = "zeros"
     output_padding: Any = 0
 
+    def __init_subclass__(cls, of: Callable[..., Variable] | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if of is not None:
+            cls._function, cls.__doc__ = staticmethod(of), f"{cls.__doc__}{_RAISES}"
+
     def _store(
-        self, in_channels: int, out_channels: int, windows: tuple[Any, Any, Any], groups: int
+        self,
+        in_channels: int,
+        out_channels: int,
+        windows: tuple[Any, Any, Any],
+        groups: int,
+        weight_attr: Any = None,
     ) -> None:
         """Check and store arguments; ``windows``: kernel_size, stride, dilation."""
         kind = type(self).__name__
-        for number, argument in ((in_channels, "in_channels"), (out_channels, "out_channels")):
-            if integer(number, argument, kind) < 1:
-                raise InvalidValue(f"{kind}: {argument} must be above 0, got {number}.")
-        if integer(groups, "groups", kind) < 1:
-            raise InvalidValue(f"{kind}: groups must be above 0, got {groups}.")
+        if weight_attr is False:
+            raise InvalidArgument(f"{kind}: weight_attr cannot be False.")
+        counts = {"in_channels": in_channels, "out_channels": out_channels, "groups": groups}
+        for argument, count in counts.items():
+            if count < 1:
+                raise InvalidValue(f"{kind}: {argument} must be above 0, got {count}.")
         if in_channels % groups:
             raise InvalidValue(f"{kind}: {in_channels} channels do not divide by {groups} groups.")
         self._in_channels, self._out_channels, self._groups = in_channels, out_channels, groups
@@ -71,8 +89,6 @@ class _ConvBase(DimensionedLayer):
 class _Conv(_ConvBase):
     """Weights are [out_channels, in_channels / groups, *kernel_size], normal as He et al. propose."""
 
-    _function: ClassVar[Callable[..., Variable]]
-
     def __init__(
         self,
         in_channels: int,
@@ -84,7 +100,7 @@ class _Conv(_ConvBase):
         groups: int = 1,
         *,
         bias: bool = True,
-        padding_mode: str = "zeros",
+        padding_mode: Literal["zeros", "reflect", "replicate", "circular"] = "zeros",
         device: Any = None,
         dtype: Any = None,
         weight_attr: Any = None,
@@ -93,13 +109,9 @@ class _Conv(_ConvBase):
     ) -> None:
         super().__init__(dtype=dtype)
         kind = type(self).__name__
-        if weight_attr is False:
-            raise InvalidArgument(f"{kind}: weight_attr cannot be False.")
-        if padding_mode not in _MODES:
-            raise InvalidValue(f"{kind}: padding_mode is one of {_MODES}, got {padding_mode!r}.")
         if padding_mode != "zeros" and not isinstance(padding, int):
             raise InvalidType(f"{kind}: with padding_mode={padding_mode!r} padding is an int.")
-        self._store(in_channels, out_channels, (kernel_size, stride, dilation), groups)
+        self._store(in_channels, out_channels, (kernel_size, stride, dilation), groups, weight_attr)
         self._padding, self._padding_mode, self._data_format = padding, padding_mode, data_format
         deviation = math.sqrt(2.0 / (math.prod(self._kernel_size) * in_channels))
         self.weight = self.create_parameter(
@@ -131,46 +143,20 @@ class _Conv(_ConvBase):
         )
 
 
-class Conv1D(_Conv, data_format="NCL"):
-    """Convolution of sequences [N, C, L] with a weight [out_channels, in_channels / groups, width].
-
-    Raises:
-        InvalidArgument: ``weight_attr`` is False.
-        InvalidType: a size is no int.
-        InvalidValue: sizes, groups or modes do not fit.
-    """
-
-    _function, _dims = staticmethod(F.conv1d), 1
+class Conv1D(_Conv, of=F.conv1d, data_format="NCL"):
+    """Convolution of sequences [N, C, L] with a weight [out_channels, in_channels / groups, width]."""
 
 
-class Conv2D(_Conv, data_format="NCHW"):
-    """Convolution of images with a weight [out_channels, in_channels / groups, height, width].
-
-    Raises:
-        InvalidArgument: ``weight_attr`` is False.
-        InvalidType: a size is no int.
-        InvalidValue: sizes, groups or modes do not fit.
-    """
-
-    _function, _dims = staticmethod(F.conv2d), 2
+class Conv2D(_Conv, of=F.conv2d, data_format="NCHW"):
+    """Convolution of images with a weight [out_channels, in_channels / groups, height, width]."""
 
 
-class Conv3D(_Conv, data_format="NCDHW"):
-    """Convolution of volumes with a weight [out_channels, in_channels / groups, depth, height, width].
-
-    Raises:
-        InvalidArgument: ``weight_attr`` is False.
-        InvalidType: a size is no int.
-        InvalidValue: sizes, groups or modes do not fit.
-    """
-
-    _function, _dims = staticmethod(F.conv3d), 3
+class Conv3D(_Conv, of=F.conv3d, data_format="NCDHW"):
+    """Convolution of volumes with a weight [out_channels, in_channels / groups, depth, height, width]."""
 
 
 class _ConvTranspose(_ConvBase):
     """Weights are [in_channels, out_channels / groups, *kernel_size], Xavier uniform."""
-
-    _function: ClassVar[Callable[..., Variable]]
 
     def __init__(
         self,
@@ -187,9 +173,7 @@ class _ConvTranspose(_ConvBase):
         data_format: str = "",
     ) -> None:
         super().__init__()
-        if weight_attr is False:
-            raise InvalidArgument(f"{type(self).__name__}: weight_attr cannot be False.")
-        self._store(in_channels, out_channels, (kernel_size, stride, dilation), groups)
+        self._store(in_channels, out_channels, (kernel_size, stride, dilation), groups, weight_attr)
         self._padding, self.output_padding = padding, output_padding
         self._data_format = data_format
         shape = [in_channels, out_channels // groups, *self._kernel_size]
@@ -214,16 +198,9 @@ class _ConvTranspose(_ConvBase):
         )
 
 
-class Conv1DTranspose(_ConvTranspose, data_format="NCL"):
-    """Transposed convolution of sequences with a weight [in_channels, out_channels / groups, width].
+class Conv1DTranspose(_ConvTranspose, of=F.conv1d_transpose, data_format="NCL"):
+    """Transposed convolution of sequences with a weight [in_channels, out_channels / groups, width]."""
 
-    Raises:
-        InvalidArgument: ``weight_attr`` is False.
-        InvalidType: a size is no int.
-        InvalidValue: sizes or groups do not fit.
-    """
-
-    _function, _dims = staticmethod(F.conv1d_transpose), 1
     __init__ = reordered(
         _ConvTranspose.__init__,
         "self in_channels out_channels kernel_size stride padding output_padding groups dilation "
@@ -231,28 +208,12 @@ class Conv1DTranspose(_ConvTranspose, data_format="NCL"):
     )
 
 
-class Conv2DTranspose(_ConvTranspose, data_format="NCHW"):
-    """Transposed convolution of images with a weight [in_channels, out_channels / groups, height, width].
-
-    Raises:
-        InvalidArgument: ``weight_attr`` is False.
-        InvalidType: a size is no int.
-        InvalidValue: sizes or groups do not fit.
-    """
-
-    _function, _dims = staticmethod(F.conv2d_transpose), 2
+class Conv2DTranspose(_ConvTranspose, of=F.conv2d_transpose, data_format="NCHW"):
+    """Transposed convolution of images with a weight [in_channels, out_channels / groups, height, width]."""
 
 
-class Conv3DTranspose(_ConvTranspose, data_format="NCDHW"):
-    """Transposed convolution of volumes with a weight [in_channels, out_channels / groups, *kernel_size].
-
-    Raises:
-        InvalidArgument: ``weight_attr`` is False.
-        InvalidType: a size is no int.
-        InvalidValue: sizes or groups do not fit.
-    """
-
-    _function, _dims = staticmethod(F.conv3d_transpose), 3
+class Conv3DTranspose(_ConvTranspose, of=F.conv3d_transpose, data_format="NCDHW"):
+    """Transposed convolution of volumes with a weight [in_channels, out_channels / groups, *kernel_size]."""
 
 
 publish_definitions(__name__)

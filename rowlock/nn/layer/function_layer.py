@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ClassVar
 
-from ...graph.layers.arguments import CHECKS
+from ...graph.layers.arguments import TENSORS
 from ...strategies.errors import InvalidType
 from .layers import Layer
 
@@ -23,6 +23,7 @@ class DimensionedLayer(Layer):
         super().__init_subclass__(**kwargs)
         if data_format is None:
             return
+        cls._dims = len(data_format) - 2
         construct: Any = cls.__init__
         signature = inspect.signature(construct)
         parameters = [
@@ -77,13 +78,13 @@ class FunctionLayer(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init_subclass__(**kwargs)
-        if of is None:  # a subclass of a user's, or one that shares checks
+        if of is None:  # a subclass of a user's
             return
         parameters = list(inspect.signature(of).parameters.values())
         tensors = [
             parameter
             for parameter in parameters
-            if parameter.annotation in CHECKS and parameter.default is parameter.empty
+            if parameter.annotation in TENSORS and parameter.default is parameter.empty
         ]
         left_out = {"training", *without, *(parameter.name for parameter in tensors)}
         fields = [parameter for parameter in parameters if parameter.name not in left_out]
@@ -95,7 +96,6 @@ class FunctionLayer(Layer):
             Layer.__init__(self)
             for name in cls._stored:
                 setattr(self, name, arguments[name])
-            self._check()
 
         def forward(self: FunctionLayer, *inputs: Any, **named: Any) -> Any:
             fields = {name: getattr(self, name) for name in cls._stored}
@@ -112,9 +112,6 @@ class FunctionLayer(Layer):
             cls.__doc__ = f"Apply ``nn.functional.{of.__name__}``: {about}"
         cls._stored, cls._shown = tuple(parameter.name for parameter in fields), shown
         cls.__init__, cls.forward = __init__, forward  # type: ignore[assignment, method-assign]
-
-    def _check(self) -> None:
-        """Raise for arguments that Paddle refuses when the layer is made."""
 
     def extra_repr(self) -> str:
         """Return the arguments that matter."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from ...functions.framework import get_default_dtype
 from ...functions.math import matmul
@@ -122,15 +122,13 @@ class SimpleRNNCell(_Cell):
         self,
         input_size: int,
         hidden_size: int,
-        activation: str = "tanh",
+        activation: Literal["tanh", "relu"] = "tanh",
         weight_ih_attr: Any = None,
         weight_hh_attr: Any = None,
         bias_ih_attr: Any = None,
         bias_hh_attr: Any = None,
         name: str | None = None,
     ) -> None:
-        if activation not in ("tanh", "relu"):
-            raise InvalidValue(f"SimpleRNNCell: activation is tanh or relu, got {activation!r}.")
         attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
         super().__init__(input_size, hidden_size, attrs)
         self.activation = activation
@@ -313,10 +311,10 @@ class RNNBase(LayerList):
         input_size: int,
         hidden_size: int,
         num_layers: int = 1,
-        direction: str = "forward",
+        direction: Literal["forward", "bidirect", "bidirectional"] = "forward",
         time_major: bool = False,
         dropout: float = 0.0,
-        activation: str = "tanh",
+        activation: Literal["tanh", "relu"] = "tanh",
         weight_ih_attr: Any = None,
         weight_hh_attr: Any = None,
         bias_ih_attr: Any = None,
@@ -325,13 +323,6 @@ class RNNBase(LayerList):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        if activation not in ("tanh", "relu"):
-            raise InvalidValue(f"SimpleRNN: Unknown activation {activation!r}: tanh or relu.")
-        if direction not in ("forward", "bidirect", "bidirectional"):
-            raise InvalidValue(
-                f"{type(self).__name__}: direction should be forward or bidirect (or bidirectional), got "
-                f"{direction!r}."
-            )
         self.mode, self.activation = self._mode or f"RNN_{activation.upper()}", activation
         self.input_size, self.hidden_size = input_size, hidden_size
         self.num_layers, self.time_major, self.dropout = num_layers, time_major, dropout
@@ -360,8 +351,8 @@ class RNNBase(LayerList):
         parameters = self.parameters()
         # Paddle's fused kernel, which takes all parameters alone, has zeros behind the end of a sequence.
         self._zeros_behind = len(parameters) == num_layers * self.num_directions * 4
-        for (layer, direction, kind), parameter in zip(places, parameters, strict=False):
-            setattr(self, f"{kind}_l{layer}{direction}", parameter)
+        for (layer, end, kind), parameter in zip(places, parameters, strict=False):
+            setattr(self, f"{kind}_l{layer}{end}", parameter)
 
     def _cell(self, input_size: int, attrs: dict[str, Any]) -> _Cell:
         if self.mode == "LSTM":

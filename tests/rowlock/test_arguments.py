@@ -1,0 +1,153 @@
+"""Flags, integers and numbers are checked by their annotations, of functions and of constructors alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from inspect import isclass, signature
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock as paddle
+import rowlock.fluid as fluid
+import rowlock.geometric
+import rowlock.incubate
+import rowlock.static
+from rowlock.strategies.errors import EnforceNotMet, InvalidType, InvalidValue
+
+_KINDS = {"bool": "True or False", "int": "an int", "float": "a number"}
+
+
+@pytest.fixture(autouse=True)
+def _own_program() -> Iterator[None]:
+    with fluid.program_guard(fluid.Program()):
+        yield
+
+
+def _arguments() -> Iterator[tuple[Any, str, str]]:
+    """Yield optimizers, and the flags, integers and numbers that they take."""
+    for module in (paddle.optimizer, fluid.optimizer):
+        for name in module.__all__:
+            method = getattr(module, name)
+            for argument, parameter in (
+                signature(method).parameters.items() if isclass(method) else ()
+            ):
+                if parameter.annotation in _KINDS:
+                    yield pytest.param(
+                        method, argument, parameter.annotation, id=f"{name}-{argument}"
+                    )
+
+
+@pytest.mark.parametrize(("method", "argument", "kind"), [*_arguments()])
+def test_an_optimizer_names_the_argument_of_another_type(
+    method: type, argument: str, kind: str
+) -> None:
+    parameters = signature(method).parameters
+    needed = {
+        name: 1 if p.annotation == "int" else 0.5
+        for name, p in parameters.items()
+        if p.default is p.empty and name != argument
+    }
+    name = method.__name__.removesuffix("Optimizer")
+    with pytest.raises(
+        InvalidType, match=rf"{name}: {argument} must be {_KINDS[kind]}, got 'yes' \(str\)"
+    ):
+        method(**needed, **{argument: "yes"})
+
+
+@pytest.mark.parametrize("value", [True, 1, np.True_, False, 0])
+def test_a_flag_may_be_a_number_or_numpys(value: Any) -> None:
+    optimizer = paddle.optimizer.Adam(amsgrad=value, beta1=np.float32(0.5), epsilon=1)
+    assert optimizer.type == ("amsgrad" if value else "adam")
+
+
+@pytest.mark.parametrize("value", [2, "True", None, 1.0])
+def test_what_is_no_flag_is_refused(value: Any) -> None:
+    x = fluid.data("x", [2, 3])
+    with pytest.raises(
+        InvalidType, match=f"reduce_sum: keep_dim must be True or False, got {value!r}"
+    ):
+        fluid.layers.reduce_sum(x, keep_dim=value)
+    with pytest.raises(InvalidType, match=f"sum: keepdim must be True or False, got {value!r}"):
+        paddle.sum(x, keepdim=value)
+
+
+def test_a_word_is_one_of_those_that_an_annotation_lists() -> None:
+    x = fluid.data("x", [2, 3])
+    with pytest.raises(
+        InvalidValue, match="mse_loss: reduction must be 'mean', 'sum' or 'none', got 'avg'"
+    ):
+        paddle.nn.functional.mse_loss(x, x, "avg")  # type: ignore[arg-type]
+    with pytest.raises(
+        InvalidValue, match=r"KLDivLoss: reduction must be .* 'batchmean', got None"
+    ):
+        paddle.nn.KLDivLoss(None)
+    assert paddle.divide(x, x, rounding_mode=None).shape == (2, 3)
+
+
+def test_a_subclass_of_a_users_is_named_itself() -> None:
+    class Mine(paddle.optimizer.Momentum):
+        pass
+
+    with pytest.raises(InvalidType, match="Mine: use_nesterov must be True or False, got 'no'"):
+        Mine(use_nesterov="no")  # type: ignore[arg-type]
+
+
+def _graph() -> tuple[Any, Any, Any]:
+    return fluid.data("x", [4, 2]), fluid.data("src", [3], "int64"), fluid.data("dst", [3], "int64")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda x, s, d: paddle.geometric.send_u_recv(x, s, d, "median"), InvalidValue,
+         "send_u_recv: reduce_op must be 'sum', 'mean', 'max' or 'min', got 'median'"),
+        (lambda x, s, d: paddle.geometric.send_u_recv(x, s, d, out_size=0), InvalidValue,
+         "send_u_recv: out_size must be above 0, got 0"),
+        (lambda x, s, d: paddle.geometric.send_ue_recv(x, x, s, d, "pow"), InvalidValue,
+         "send_ue_recv: message_op must be 'add', 'sub', 'mul' or 'div', got 'pow'"),
+        (lambda x, s, d: paddle.geometric.send_uv(x, x, x, d), InvalidType,
+         "send_uv: src_index must hold integers"),
+        (lambda x, s, d: paddle.geometric.segment_sum(x, [0, 1]), InvalidType,
+         "segment_sum: segment_ids must be a Variable"),
+        (lambda x, s, d: paddle.incubate.identity_loss(x, 3), InvalidValue,
+         "identity_loss: reduction must be .* got 3"),
+        (lambda x, s, d: paddle.static.setitem(x, 0, np.ones(3)), InvalidValue,
+         r"setitem: value \[3\] does not fit \[2\]"),
+        (lambda x, s, d: paddle.static.setitem(x, "a", 0), InvalidType, "an index is a number"),
+        (lambda x, s, d: paddle.finfo("int32"), InvalidValue, "finfo: dtype must hold floats, .* got 'int32'"),
+        (lambda x, s, d: paddle.iinfo("float32"), InvalidValue, "iinfo: dtype must hold integers"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(
+    call: Callable[..., Any], error: type[EnforceNotMet], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call(*_graph())
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+def test_limits_of_floats(name: str) -> None:
+    limits = paddle.finfo(name)
+    assert (limits.dtype, limits.min) == (name, -limits.max)
+    assert limits.tiny == limits.smallest_normal > 0
+    assert limits.bits == {"float32": 32, "float64": 64}.get(name, 16)
+    # of Paddle 3.3.1
+    assert limits.resolution == pytest.approx(
+        {"float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-6, "float64": 1e-15}[name]
+    )
+    assert paddle.iinfo(paddle.int32).max == 2**31 - 1
+
+
+def test_later_scores_are_left_out_of_a_softmax() -> None:
+    x = np.random.default_rng(0).normal(size=(2, 3, 5, 5)).astype("float32")
+    main = fluid.Program()
+    with fluid.program_guard(main):
+        scores = paddle.static.data("x", [-1, 3, -1, -1])
+        out = paddle.incubate.softmax_mask_fuse_upper_triangle(scores)
+    (value,) = fluid.Executor(fluid.CPUPlace()).run(main, feed={"x": x}, fetch_list=[out])
+    weights = np.exp(x) * np.tri(5)
+    np.testing.assert_allclose(
+        value, weights / weights.sum(-1, keepdims=True), rtol=1e-5, atol=1e-7
+    )
