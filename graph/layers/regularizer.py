@@ -14,7 +14,9 @@ class WeightDecayRegularizer:
 
     def __call__(self, parameter: Parameter, grad: Variable, block: Block) -> Variable:
         """Append the ops that make the decay term to ``block``, that of the gradient."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} must define __call__(param, grad, block)."
+        )
 
 
 def as_regularizer(weight_decay: Any) -> Any:

@@ -44,7 +44,7 @@ class GradientClipBase:
 
     def _static_clip(self, params_grads: ParamGrads) -> ParamGrads:
         """Append the ops that clip every gradient."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _static_clip(params_grads).")
 
 
 def _clipped(parameter: Parameter, grad: Variable, op_type: str, attrs: dict[str, Any]) -> Variable:

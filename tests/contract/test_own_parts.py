@@ -47,6 +47,21 @@ def test_owners_alone_update_by_own_optimizers(name: str, threads: None) -> None
     check(name, compiled=lambda main, loss: on_two(main, loss, "Reduce"))
 
 
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("_append_optimize_op", {}),
+        ("_static_clip", {"grad_clip": fluid.clip.GradientClipBase()}),
+        ("__call__", {"regularization": fluid.regularizer.WeightDecayRegularizer()}),
+    ],
+)
+def test_what_a_part_does_not_define_is_named(method: str, settings: Any) -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 2]), 1))
+        with pytest.raises(NotImplementedError, match=rf"must define {method}\("):
+            fluid.optimizer.Optimizer(0.1, **settings).minimize(loss)
+
+
 def test_what_is_no_part_is_named() -> None:
     sgd = fluid.optimizer.SGD(0.1)
     with fluid.program_guard(fluid.Program(), fluid.Program()):

@@ -203,6 +203,18 @@ def test_static_programs_ask_whether_a_net_is_imperative() -> None:
         _ = fluid.contrib.slim
 
 
+def test_a_core_by_its_other_name_and_places_of_a_compiled_program(program: Any) -> None:
+    from rowlock.fluid.core_avx import AnalysisConfig, LoDTensor
+
+    assert AnalysisConfig is fluid.core.AnalysisConfig and LoDTensor is fluid.core.LoDTensor
+    x = fluid.data("x", [None, 2])
+    out = fluid.layers.scale(x, 2.0)
+    compiled = fluid.CompiledProgram(program).with_data_parallel()
+    with rowlock.cluster(launcher="threads"):
+        fetched(compiled, out, x=np.ones((4, 2), np.float32))
+    assert [str(place) for place in compiled._places] == [str(p) for p in fluid.cpu_places()]
+
+
 def test_names_go_on_from_a_copy_of_their_generator() -> None:
     with fluid.unique_name.guard():
         assert fluid.unique_name.generate("fc") == "fc_0"

@@ -206,7 +206,8 @@ class Optimizer:
 
     def _append_optimize_op(self, block: Block, param_and_grad: ParamGrad) -> Any:
         """Append the update of a parameter."""
-        raise NotImplementedError
+        name = type(self).__name__
+        raise NotImplementedError(f"{name} must define _append_optimize_op(block, param_and_grad).")
 
     def _finish_update(self, block: Block, parameters_and_grads: ParamGrads) -> None:
         """Append the ops behind all updates."""
