@@ -423,3 +423,22 @@ def test_counts_set_to_zeros_of_floats_are_counts_again(program: Any, threads: N
     tensor.set(np.full(tensor.shape(), 0.5, np.float32), fluid.CPUPlace())
     with pytest.raises(InvalidState, match="holds float32, but the program has it as int64"):
         exe.run(program, feed, [area])
+
+
+def test_samples_have_the_size_of_a_batch(program: Any, threads: None) -> None:
+    """As an actor draws actions around what it computes; without spread a sample is the middle."""
+    x = fluid.data("x", [None, 2])
+    middle, spread = x * 2.0, layers.zeros_like(x)
+    around = layers.Normal(middle, spread).sample([3])
+    inside = layers.Uniform(middle, middle + spread).sample([3])
+    drawn = layers.Normal(middle, spread + 1.0).sample([1])
+    assert around.shape == inside.shape == (3, -1, 2)
+    exe = fluid.Executor(fluid.CPUPlace())
+    compiled = fluid.CompiledProgram(program).with_data_parallel(places=fluid.cpu_places(2))
+    for rows in (4, 6, 2):
+        fed = np.arange(2 * rows, dtype=np.float32).reshape(rows, 2)
+        results = exe.run(program, {"x": fed}, [around, inside, drawn])
+        for sample in results[:2]:
+            np.testing.assert_allclose(sample, np.stack([2 * fed] * 3), rtol=1e-6)
+        assert results[2].shape == (1, rows, 2) and len(np.unique(results[2][0] - 2 * fed)) > rows
+        assert exe.run(compiled, {"x": fed}, [around])[0].shape == (6, rows // 2, 2)
