@@ -52,9 +52,9 @@ class _Distribution:
         both = self._first + self._second
         batch: list[Any] = list(both.shape or ())
         if any(size < 0 for size in batch):
-            told = shapes.shape(both)
+            actual = shapes.shape(both)
             batch = [
-                shapes.slice(told, [0], [k], [k + 1]) if n < 0 else n for k, n in enumerate(batch)
+                shapes.slice(actual, [0], [k], [k + 1]) if n < 0 else n for k, n in enumerate(batch)
             ]
         return [*sizes, *batch]
 
