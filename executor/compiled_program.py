@@ -314,6 +314,8 @@ class CompiledProgram(Runnable):
                 file=sys.stderr,
             )
         self._scope, self._place = scope, own
+        if self._data_parallel:
+            self._places = places  # trainers of libraries count them
         shared = self._shared_run(own)
         build = self._build_strategy if self._build_strategy is not None else BuildStrategy()
         execution = self._exec_strategy or ExecutionStrategy()

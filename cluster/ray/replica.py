@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
+import pickle
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,7 +20,7 @@ from ...executor.plan.group import CollectiveGroup
 from ...executor.replica.message import Message
 from ...executor.replica.orders import OK, LeaveTrainers, Regroup, Step
 from ...executor.replica.replica import Replica
-from ...graph.ops.python_function import FUNCTIONS, PythonFunction
+from ...graph.ops.python_function import FUNCTIONS
 from ...strategies import build as _build  # noqa: F401 - programs come with both: read them before
 from ...strategies import execution as _execution  # noqa: F401 - peers wait for a program to be loaded
 from ..channel.connection import ReplicaServer
@@ -72,9 +74,11 @@ class RayReplica(Replica):
         finally:
             keeper.stepped()
 
-    def learn(self, functions: Mapping[int, PythonFunction]) -> None:
-        """Take in the Python functions that programs name by number."""
-        FUNCTIONS.update(functions)
+    def learn(self, modules: Sequence[str], functions: bytes) -> None:
+        """Import modules, then take in the Python functions that programs name by number, pickled."""
+        for module in modules:
+            importlib.import_module(module)
+        FUNCTIONS.update(pickle.loads(functions))
 
     def abort(self, name: str, reason: str) -> None:
         """Release this replica and its peers from waiting in a group, formed or not.
@@ -155,9 +159,9 @@ class ReplicaActor:
         }
 
     @ray.method(concurrency_group="admin")
-    def learn(self, functions: Mapping[int, PythonFunction]) -> None:
-        """Take in the Python functions that programs name by number."""
-        self._replica.learn(functions)
+    def learn(self, modules: Sequence[str], functions: bytes) -> None:
+        """Import modules, then take in the Python functions that programs name by number, pickled."""
+        self._replica.learn(modules, functions)
 
     @ray.method(concurrency_group="step")
     def serve(self, *driver: Any) -> None:

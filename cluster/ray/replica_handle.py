@@ -7,12 +7,14 @@ import itertools
 import os
 import signal
 import socket
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from pickle import PickleError
 from typing import Any
 
 import ray
+from ray import cloudpickle
 from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 from ray.util.placement_group import remove_placement_group
 from ray.util.scheduling_strategies import (
@@ -148,24 +150,26 @@ def describe(members: dict[int, ReplicaHandle], within: float) -> None:
 
 
 def teach(members: Sequence[ReplicaHandle], functions: Iterable[int], within: float) -> None:
-    """Bring members the Python functions that they lack, pickled by Ray, as it does with all that is its own.
+    """Bring members the Python functions that they lack, pickled as Ray pickles.
 
-    A member that is lost meanwhile is found out when it is spoken to.
+    What such a function refers to may be in a module that imports ``paddle``: where that is Rowlock here, it is
+    so there. A member that is lost meanwhile is found out when it is spoken to.
 
     Raises:
         Unsupported: a function cannot be pickled, or not be read where the member runs.
         CollectiveError: there is no answer in time.
     """
     lessons = {number: function_of(number) for number in functions}
-    learning: dict[Any, ReplicaHandle] = {}
-    for member in members:
-        if lessons.keys() <= member.functions:
-            continue
-        try:
-            learning[member.actor.learn.remote(lessons)] = member
-        except (TypeError, AttributeError, ValueError, PickleError) as error:
-            problem = f"cannot be pickled: {error.__cause__ or error}"
-            raise _untaught(lessons.values(), problem) from error
+    untaught = [member for member in members if not lessons.keys() <= member.functions]
+    if not untaught:
+        return
+    try:
+        pickled = cloudpickle.dumps(lessons)
+    except (TypeError, AttributeError, ValueError, PickleError) as error:
+        raise _untaught(lessons.values(), f"cannot be pickled: {error}") from error
+    aliased = getattr(sys.modules.get("paddle"), "__name__", "") == "rowlock"
+    modules = ["rowlock.alias"] if aliased else []
+    learning = {member.actor.learn.remote(modules, pickled): member for member in untaught}
     for answer, member in learning.items():
         try:
             ray.get(answer, timeout=within)

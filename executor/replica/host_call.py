@@ -12,6 +12,7 @@ from ...graph.ir.replica_program import NodeRecord, ReplicaProgram, ValueRecord
 from ...graph.ops.host_call import ARRAY
 from ...strategies.errors import CollectiveError, ExecutionError
 from .hypotheses import beam_search_decode
+from .python_call import py_func
 from .tensor_array import FUNCTIONS, Entry, NoLevel, Unwritten, as_deep
 
 Values = dict[int, Any]  # by position in a program: a tensor, or an array of tensors
@@ -20,7 +21,7 @@ Totals = dict[int, list[np.ndarray]]  # by position: those to which what a segme
 RunRound = Callable[[Sequence[Any], Values, int, Totals], None]
 # Of the seconds of a step: the driver is to hear of a loop before it gives the replica up.
 _LOOPS_PART = 0.9
-_FUNCTIONS = {**FUNCTIONS, beam_search_decode.__name__: beam_search_decode}
+_FUNCTIONS = {**FUNCTIONS, **{each.__name__: each for each in (beam_search_decode, py_func)}}
 
 
 def add_to(totals: Iterable[np.ndarray], part: np.ndarray) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...strategies.types import VarType
 from ..ops.host_call import ARRAY, HOST_CALL, plain
+from ..ops.python_function import PY_FUNC
 from ..ops.registry import OFFSETS, Spec
 from ..program.block import Block
 from ..program.operator import Operator
@@ -22,7 +23,7 @@ from .sequences import level_name
 # Whose results may have fewer levels than are declared
 _SHALLOW = {
     *("read_from_array", "array_to_lod_tensor", "as_deep"),
-    *("while", "recurrent", "conditional_block", "select_input"),
+    *("while", "recurrent", "conditional_block", "select_input", PY_FUNC),
 }
 
 

@@ -12,6 +12,7 @@ from itertools import count, zip_longest
 from typing import Any
 
 from ...strategies.errors import InvalidValue
+from ..ops.python_function import function_of
 from ..ops.registry import OFFSETS, OPS, Spec
 from ..program.block import Block
 from ..program.formats.executable import computed_attributes, computed_ops
@@ -108,6 +109,18 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
         names = op.inputs.get("X", ())
         arrays = (name in self.arrays or self._is_array(name) for name in names)
         return op.type in ("sum", "assign") and any(arrays)
+
+    def _python_function(self, op: Operator) -> Iterator[Node]:
+        """Read a call of Python; one that decides the sizes of its results stands between plans."""
+        number = op.attrs["forward_callable_id"]
+        if not function_of(number, op.where).decides:
+            yield from self._node(op)
+            return
+        operands = [self._read(op.block, name) for name in op.inputs.get("X", ())]
+        names = op.outputs["Out"]
+        levels = [max(op.block.var_recursive(name).lod_level, 1) for name in names]
+        results = [self._tensor(op.block, *each) for each in zip(names, levels, strict=True)]
+        yield self._call(op, op.type, operands, results, {"number": number})
 
     def _node(self, op: Operator) -> Iterator[Node]:
         """Read one op; what computes the offsets of its results stands before it."""
@@ -289,6 +302,7 @@ _READERS: Mapping[str, Callable[[_Reader, Operator], Iterator[Node]]] = {
     "cudnn_lstm_grad": _Reader._write_out_gradient,
     "lod_array_length": _Reader._array_length,
     "lod_tensor_to_array": _Reader._sequences_apart,
+    "py_func": _Reader._python_function,
     "pyramid_hash": _Reader._write_out,
     "pyramid_hash_grad": _Reader._table_gradient,
     "read_from_array": _Reader._array_read,

@@ -13,6 +13,7 @@ from ...strategies.errors import FeedError
 from ...strategies.types import VarType
 from ..ops.amp import LOSS_SCALING
 from ..ops.collective import COLLECTIVES
+from ..ops.host_call import HOST_CALL
 from ..ops.operands import LOD_SUFFIX
 from ..ops.python_function import PY_FUNC
 from ..ops.region import REGION
@@ -213,8 +214,9 @@ class ReplicaProgram:
 
     def functions(self) -> list[int]:
         """Numbers of the Python functions that the program calls."""
-        called = (n.attrs["forward_callable_id"] for n in self.nodes if n.op == PY_FUNC)
-        return sorted(set(called))
+        plain = {n.attrs["forward_callable_id"] for n in self.nodes if n.op == PY_FUNC}
+        calls = (n.attrs for n in self.nodes if n.op == HOST_CALL)
+        return sorted(plain | {a["options"]["number"] for a in calls if a["function"] == PY_FUNC})
 
     def own_names(self) -> frozenset[str]:
         """Names of the persistables of which each place may have a value of its own after a step."""

@@ -12,7 +12,7 @@ from ..program.variable import Variable
 from . import shape as shapes
 from . import unary
 from .arguments import check_variable
-from .binary import less_than
+from .binary import elementwise_add, elementwise_mul, less_than
 from .tensors import gaussian_random, sizes_of, uniform_random
 
 
@@ -27,6 +27,11 @@ def _values(value: Any, argument: str, layer: str) -> Variable:
     )
 
 
+def _moved(sample: Variable, scale: Variable, shift: Variable) -> Variable:
+    """Return a sample scaled and shifted by what its last dimensions follow."""
+    return elementwise_add(elementwise_mul(sample, scale), shift)
+
+
 class _Distribution:
     """The base of distributions: a pair of parameters that broadcast."""
 
@@ -38,17 +43,19 @@ class _Distribution:
 
     _names = ("loc", "scale")
 
-    def _drawn_shape(self, shape: Any, seed: Any) -> list[int]:
+    def _drawn_shape(self, shape: Any, seed: Any) -> list[Any]:
+        """Return ``shape`` followed by the parameters' sizes, some of which only a step may tell."""
         name = type(self).__name__
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise InvalidType(f"{name}.sample: seed must be an int, got {seed!r}.")
         sizes = sizes_of(shape, f"{name}.sample")
-        batch = (self._first + self._second).shape or ()
+        both = self._first + self._second
+        batch: list[Any] = list(both.shape or ())
         if any(size < 0 for size in batch):
-            raise InvalidType(
-                f"{name}.sample: {name}'s parameters have an unknown size, {list(batch)}; "
-                "a sample needs a known one."
-            )
+            actual = shapes.shape(both)
+            batch = [
+                shapes.slice(actual, [0], [k], [k + 1]) if n < 0 else n for k, n in enumerate(batch)
+            ]
         return [*sizes, *batch]
 
     def _reshape(self, sample: Variable, shape: Any) -> Variable:
@@ -73,7 +80,7 @@ class Uniform(_Distribution):
         """Draw: ``shape`` followed by the parameters' shape."""
         sizes = self._drawn_shape(shape, seed)
         sample = uniform_random(sizes, min=0.0, max=1.0, seed=seed)
-        return self._reshape(sample * (self.high - self.low) + self.low, shape)
+        return self._reshape(_moved(sample, self.high - self.low, self.low), shape)
 
     def log_prob(self, value: Variable) -> Variable:
         """The logarithm of the density at ``value``."""
@@ -97,7 +104,7 @@ class Normal(_Distribution):
     def sample(self, shape: Any, seed: int = 0) -> Variable:
         """Draw: ``shape`` followed by the parameters' shape."""
         sample = gaussian_random(self._drawn_shape(shape, seed), seed=seed)
-        return self._reshape(sample * self.scale + self.loc, shape)
+        return self._reshape(_moved(sample, self.scale, self.loc), shape)
 
     def log_prob(self, value: Variable) -> Variable:
         """The logarithm of the density at ``value``."""

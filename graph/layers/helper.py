@@ -42,7 +42,12 @@ class LayerHelper:
         return self.main_program.current_block()
 
     def append_op(
-        self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None
+        self,
+        type: str,
+        inputs: Any = None,
+        outputs: Any = None,
+        attrs: Any = None,
+        stop_gradient: bool = False,
     ) -> Operator:
         """Append an op to the current block."""
         return self.block.append_op(type, inputs, outputs, attrs)

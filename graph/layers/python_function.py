@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
-from ..ops.python_function import FUNCTIONS, PY_FUNC, PythonFunction, register, source
+from ..ops.python_function import FUNCTIONS, PY_FUNC, PythonFunction, is_open, register, source
 from ..ops.registry import Spec
 from ..program.variable import Variable
 from .helper import layers
@@ -24,7 +24,9 @@ def py_func(
 
     ``func`` gets one Tensor for each variable of ``x`` (a copy in host memory; ``numpy.array`` reads it) and
     returns one array for each of ``out``, of the shape and dtype that ``out`` was created with. An unknown size
-    of ``out`` (-1) is that of the same dimension of ``x``. ``backward_func`` gets ``x``, ``out`` and the
+    of ``out`` (-1) is that of the same dimension of ``x``. Without ``backward_func``, where ``out`` has another
+    shape than ``x`` there, ``func`` decides how large its results are, and may return LoDTensors with
+    sequences; a step is cut there. ``backward_func`` gets ``x``, ``out`` and the
     gradients of ``out``, less ``skip_vars_in_backward_input``, and returns a gradient for each of ``x`` (or
     None). Without it no gradient flows from ``out`` to ``x``.
 
@@ -54,9 +56,16 @@ def py_func(
             f"py_func: skip_vars_in_backward_input holds {unknown[0]!r}, which is neither in x nor in out."
         )
     operands, result_specs = _specs(variables), _specs(results)
-    for variable in results:
-        _check_sizes(variable, [spec.shape for spec in operands])
-    numbers = [_register(func, "func", operands, result_specs), -1]
+    shapes = [spec.shape for spec in operands]
+    decides = (
+        backward_func is None
+        and any(is_open(spec.shape, shapes) for spec in result_specs)
+        and not any(variable.persistable for variable in results)
+    )
+    if not decides:
+        for variable in results:
+            _check_sizes(variable, shapes)
+    numbers = [_register(func, "func", operands, result_specs, decides), -1]
     if backward_func is not None:
         pairs = [*zip(variables, operands, strict=True), *zip(results, result_specs, strict=True)]
         read_specs = [spec for variable, spec in pairs if variable.name not in skipped]
@@ -113,7 +122,11 @@ def _check_sizes(variable: Variable, operands: Sequence[Sequence[int]]) -> None:
 
 
 def _register(
-    function: Callable[..., Any], argument: str, operands: Sequence[Spec], results: Sequence[Spec]
+    function: Callable[..., Any],
+    argument: str,
+    operands: Sequence[Spec],
+    results: Sequence[Spec],
+    decides: bool = False,
 ) -> int:
     """Register a function that can be called with as many arguments; one without parameters gets none."""
     try:
@@ -129,4 +142,4 @@ def _register(
                 f"{error}."
             ) from None
     takes = len(operands) if signature is None or signature.parameters else 0
-    return register(PythonFunction(function, tuple(operands), tuple(results), takes))
+    return register(PythonFunction(function, tuple(operands), tuple(results), takes, decides))

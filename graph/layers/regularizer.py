@@ -10,11 +10,13 @@ from ..program.variable import Parameter, Variable
 
 
 class WeightDecayRegularizer:
-    """Base class; ``append`` returns the variable to add to the gradient."""
+    """Base class, also of programs' own: a call returns the variable to add to the gradient."""
 
-    def append(self, parameter: Parameter, block: Block) -> Variable:
-        """Append the ops that make the decay term."""
-        raise NotImplementedError
+    def __call__(self, parameter: Parameter, grad: Variable, block: Block) -> Variable:
+        """Append the ops that make the decay term to ``block``, that of the gradient."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must define __call__(param, grad, block)."
+        )
 
 
 def as_regularizer(weight_decay: Any) -> Any:
@@ -30,33 +32,35 @@ class L2DecayRegularizer(WeightDecayRegularizer):
     """The term is ``regularization_coeff`` times the parameter."""
 
     def __init__(self, regularization_coeff: float = 0.0) -> None:
-        self.coeff = regularization_coeff
+        self._regularization_coeff = regularization_coeff
 
-    def append(self, parameter: Parameter, block: Block) -> Variable:
+    def __call__(self, parameter: Parameter, grad: Variable, block: Block) -> Variable:
         """Append ``scale``."""
         term = _term(block, parameter)
-        block.append_op("scale", {"X": parameter}, {"Out": term}, {"scale": float(self.coeff)})
+        factor = {"scale": float(self._regularization_coeff)}
+        block.append_op("scale", {"X": parameter}, {"Out": term}, factor)
         return term
 
     def __str__(self) -> str:
-        return f"L2Decay, regularization_coeff={self.coeff:f}"
+        return f"L2Decay, regularization_coeff={self._regularization_coeff:f}"
 
 
 class L1DecayRegularizer(WeightDecayRegularizer):
     """The term is ``regularization_coeff`` times the sign of the parameter."""
 
     def __init__(self, regularization_coeff: float = 0.0) -> None:
-        self.coeff = regularization_coeff
+        self._regularization_coeff = regularization_coeff
 
-    def append(self, parameter: Parameter, block: Block) -> Variable:
+    def __call__(self, parameter: Parameter, grad: Variable, block: Block) -> Variable:
         """Append ``sign`` and ``scale``."""
         term = _term(block, parameter)
         block.append_op("sign", {"X": parameter}, {"Out": term})
-        block.append_op("scale", {"X": term}, {"Out": term}, {"scale": float(self.coeff)})
+        factor = {"scale": float(self._regularization_coeff)}
+        block.append_op("scale", {"X": term}, {"Out": term}, factor)
         return term
 
     def __str__(self) -> str:
-        return f"L1Decay, regularization_coeff={self.coeff:f}"
+        return f"L1Decay, regularization_coeff={self._regularization_coeff:f}"
 
 
 def append_regularization_ops(
@@ -74,7 +78,7 @@ def append_regularization_ops(
 def _add_decay(parameter: Parameter, grad: Any, regularizer: WeightDecayRegularizer) -> None:
     block = grad.block
     with block.program.optimized_guard([parameter, grad]):
-        term = regularizer.append(parameter, block)
+        term = regularizer(parameter, grad, block)
         block.append_op("sum", {"X": [grad, term]}, {"Out": grad})
 
 

@@ -24,13 +24,14 @@ class PythonFunction:
     """A function of tensors, with its operands and results as the program declares them.
 
     It ``takes`` as many arguments as there are operands, or none. An unknown size (-1) of a result is that of
-    the operand dimension that :func:`source` names.
+    the operand dimension that :func:`source` names, or what the function returns, if it ``decides``.
     """
 
     function: Callable[..., Any]
     operands: tuple[Spec, ...]
     results: tuple[Spec, ...]
     takes: int
+    decides: bool = False
 
     def __str__(self) -> str:
         name = getattr(self.function, "__qualname__", repr(self.function))
@@ -41,7 +42,7 @@ class PythonFunction:
         """Return the shape of a result, given those of the operands."""
 
         def size(dim: int, declared: int) -> int:
-            if declared >= 0:
+            if declared >= 0 or self.decides:
                 return declared
             k, d = source([spec.shape for spec in self.operands], dim) or (-1, 0)
             return operands[k][d] if k >= 0 else -1
@@ -61,6 +62,12 @@ def source(operands: Sequence[Sequence[int]], dim: int) -> tuple[int, int] | Non
     unknown = [(k, d) for k, shape in enumerate(operands) for d, n in enumerate(shape) if n < 0]
     same = [(k, d) for k, d in unknown if d == dim]
     return same[0] if same else unknown[0] if len(unknown) == 1 else None
+
+
+def is_open(result: Sequence[int], operands: Sequence[Sequence[int]]) -> bool:
+    """Tell whether no operand that is shaped like a result tells its unknown sizes."""
+    sources = [source(operands, dim) for dim, size in enumerate(result) if size < 0]
+    return any(place is None or tuple(operands[place[0]]) != tuple(result) for place in sources)
 
 
 def register(function: PythonFunction) -> int:

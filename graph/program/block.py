@@ -36,6 +36,11 @@ class Block:
         self.from_file = False
         self.file_fields: dict[str, Any] = {}  # fields of a file beside variables and operators
 
+    @property
+    def desc(self) -> Block:
+        """The block itself, under the name by which ``op.desc.infer_shape`` takes it."""
+        return self
+
     def var(self, name: str) -> Variable:
         """Return the variable of this block with that name.
 
@@ -82,7 +87,7 @@ class Block:
                 return variable
         return None
 
-    _var_recursive = var_recursive
+    _var_recursive, _find_var_recursive = var_recursive, find_var_recursive
 
     def known_value(self, name: str, end: int | None = None) -> np.ndarray | None:
         """Return the value of a variable before the operator at ``end`` (None: after all).
@@ -182,13 +187,26 @@ class Block:
             )
 
     def append_op(
-        self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None
+        self,
+        type: str,
+        inputs: Any = None,
+        outputs: Any = None,
+        attrs: Any = None,
+        stop_gradient: bool = False,
     ) -> Operator:
-        """Add an operator at the end and infer the shapes and dtypes of its outputs."""
+        """Add an operator at the end and infer the shapes and dtypes of its outputs.
+
+        ``stop_gradient`` is of the imperative mode; here a variable's own counts.
+        """
         return self._insert_op(len(self.ops), type, inputs, outputs, attrs)
 
     def _prepend_op(
-        self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None
+        self,
+        type: str,
+        inputs: Any = None,
+        outputs: Any = None,
+        attrs: Any = None,
+        stop_gradient: bool = False,
     ) -> Operator:
         return self._insert_op(0, type, inputs, outputs, attrs)
 

@@ -192,6 +192,11 @@ class Operator:
     _set_attr = set_attr
 
     @property
+    def desc(self) -> OpDesc:
+        """The declaration of the operator, with the methods of Paddle's ``OpDesc``."""
+        return OpDesc(self)
+
+    @property
     def idx(self) -> int:
         """The operator's place among those of its block.
 
@@ -323,6 +328,72 @@ class Operator:
         )
 
     __repr__ = __str__ = to_string
+
+
+class OpDesc:
+    """The declaration of an operator, with the methods of Paddle's C++ class.
+
+    ``infer_shape`` follows sizes that changed, as those of pruned parameters.
+    """
+
+    def __init__(self, op: Operator) -> None:
+        self._op = op
+
+    def type(self) -> str:
+        return self._op.type
+
+    def block(self) -> Block:
+        return self._op.block
+
+    def input_names(self) -> list[str]:
+        return self._op.input_names
+
+    def output_names(self) -> list[str]:
+        return self._op.output_names
+
+    def input(self, slot: str) -> list[str]:
+        return self._op.input(slot)
+
+    def output(self, slot: str) -> list[str]:
+        return self._op.output(slot)
+
+    def input_arg_names(self) -> list[str]:
+        return self._op.input_arg_names
+
+    def output_arg_names(self) -> list[str]:
+        return self._op.output_arg_names
+
+    def set_input(self, slot: str, names: Sequence[str]) -> None:
+        self._op.input(slot)  # refuses a slot that there is not
+        self._op.inputs[slot] = list(names)
+        self._op.block.program.touch()
+
+    def set_output(self, slot: str, names: Sequence[str]) -> None:
+        self._op.output(slot)
+        self._op.outputs[slot] = list(names)
+        self._op.block.program.touch()
+
+    def _rename_input(self, old: str, new: str) -> None:
+        self._op.rename_input(old, new)
+
+    def _rename_output(self, old: str, new: str) -> None:
+        self._op.rename_output(old, new)
+
+    def attr_names(self) -> list[str]:
+        return self._op.attr_names
+
+    def has_attr(self, name: str) -> bool:
+        return self._op.has_attr(name)
+
+    def attr(self, name: str) -> Any:
+        return self._op.attr(name)
+
+    def _set_attr(self, name: str, value: Any) -> None:
+        self._op.set_attr(name, value)
+
+    def infer_shape(self, block: Block) -> None:
+        self._op.infer()
+        self._op.block.program.touch()
 
 
 class _LodLevels(Lods[None]):

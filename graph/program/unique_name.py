@@ -12,20 +12,20 @@ class UniqueNameGenerator:
 
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix
-        self._next: defaultdict[str, int] = defaultdict(int)
+        self.ids: defaultdict[str, int] = defaultdict(int)
 
     def __call__(self, key: str) -> str:
-        number = self._next[key]
-        self._next[key] += 1
+        number = self.ids[key]
+        self.ids[key] += 1
         return f"{self.prefix}{key}_{number}"
 
 
-_generator = UniqueNameGenerator()
+generator = UniqueNameGenerator()
 
 
 def generate(key: str) -> str:
     """Return ``key`` with the next number of its own counter, such as ``fc_0``."""
-    return _generator(key)
+    return generator(key)
 
 
 def switch(
@@ -35,8 +35,8 @@ def switch(
 
     Paddle returns beside it what checks the names of parameters in imperative mode, which is not here: None.
     """
-    global _generator
-    old, _generator = _generator, new_generator or UniqueNameGenerator()
+    global generator
+    old, generator = generator, new_generator or UniqueNameGenerator()
     return old, None
 
 

@@ -19,7 +19,7 @@ ParamGrads = list[tuple[Parameter, Variable]]
 
 
 class GradientClipBase:
-    """Base class; ``clip`` returns the pairs with clipped gradients.
+    """Base class, also of clips that programs write: ``_static_clip`` returns the pairs with clipped gradients.
 
     ``need_clip(parameter)`` tells whether a parameter's gradient is clipped, and counts in a global norm (None:
     all are, but those of a ``ParamAttr(need_clip=False)``).
@@ -39,12 +39,12 @@ class GradientClipBase:
         """Append the ops that clip the gradients that need it; return all pairs, in their order."""
         needs = self._need_clip or (lambda parameter: parameter.need_clip)
         pairs = [(p, g) for p, g in params_grads if needs(p)]
-        clipped = {p.name: g for p, g in self.clip(pairs)}
+        clipped = {p.name: g for p, g in self._static_clip(pairs)}
         return [(p, clipped.get(p.name, g)) for p, g in params_grads]
 
-    def clip(self, params_grads: ParamGrads) -> ParamGrads:
+    def _static_clip(self, params_grads: ParamGrads) -> ParamGrads:
         """Append the ops that clip every gradient."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _static_clip(params_grads).")
 
 
 def _clipped(parameter: Parameter, grad: Variable, op_type: str, attrs: dict[str, Any]) -> Variable:
@@ -65,7 +65,7 @@ class GradientClipByValue(GradientClipBase):
         self.max = float(max)
         self.min = -self.max if min is None else float(min)
 
-    def clip(self, params_grads: ParamGrads) -> ParamGrads:
+    def _static_clip(self, params_grads: ParamGrads) -> ParamGrads:
         """Append ``clip`` for each gradient."""
         attrs = {"min": self.min, "max": self.max}
         return [(p, _clipped(p, g, "clip", attrs)) for p, g in params_grads]
@@ -80,7 +80,7 @@ class GradientClipByNorm(GradientClipBase):
         super().__init__(need_clip)
         self.clip_norm = float(clip_norm)
 
-    def clip(self, params_grads: ParamGrads) -> ParamGrads:
+    def _static_clip(self, params_grads: ParamGrads) -> ParamGrads:
         """Append ``clip_by_norm`` for each gradient."""
         return [
             (p, _clipped(p, g, "clip_by_norm", {"max_norm": self.clip_norm}))
@@ -101,7 +101,7 @@ class GradientClipByGlobalNorm(GradientClipBase):
         self.clip_norm = float(clip_norm)
         self.group_name = group_name
 
-    def clip(self, params_grads: ParamGrads) -> ParamGrads:
+    def _static_clip(self, params_grads: ParamGrads) -> ParamGrads:
         """Append the global norm, the factor, and one product for each gradient."""
         if not params_grads:
             return params_grads
@@ -136,7 +136,7 @@ class GradientClipByGlobalNorm(GradientClipBase):
 class BaseErrorClipAttr:
     """Base class of what clips the gradient of one variable while the backward pass runs."""
 
-    def append(self, block: Block, grad: str) -> None:
+    def _append_clip_op(self, block: Block, grad_name: str) -> None:
         """Append the ops that clip a gradient, in place."""
         raise NotImplementedError
 
@@ -148,9 +148,10 @@ class ErrorClipByValue(BaseErrorClipAttr):
         self.max = float(max)
         self.min = -self.max if min is None else float(min)
 
-    def append(self, block: Block, grad: str) -> None:
+    def _append_clip_op(self, block: Block, grad_name: str) -> None:
         """Append ``clip`` of a gradient, in place."""
-        block.append_op("clip", {"X": grad}, {"Out": grad}, {"min": self.min, "max": self.max})
+        attrs = {"min": self.min, "max": self.max}
+        block.append_op("clip", {"X": grad_name}, {"Out": grad_name}, attrs)
 
 
 def error_clip_callback(block: Block, context: dict[str, Any]) -> None:
@@ -169,7 +170,7 @@ def error_clip_callback(block: Block, context: dict[str, Any]) -> None:
                 f"variable {forward.name!r}: error_clip must be an ErrorClipByValue or None, got "
                 f"{forward.error_clip!r}."
             )
-        forward.error_clip.append(block, name)
+        forward.error_clip._append_clip_op(block, name)
 
 
 def set_gradient_clip(

@@ -12,7 +12,7 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock.fluid.contrib.layers import basic_lstm
 from rowlock.fluid.layers.learning_rate_scheduler import _decay_step_counter
-from rowlock.strategies.errors import ExecutionError, FeedError
+from rowlock.strategies.errors import ExecutionError, FeedError, InvalidState
 
 layers = fluid.layers
 
@@ -401,3 +401,44 @@ def test_attention_with_heads_learns_projections(program: Any) -> None:
 
 
 _HALVES = (slice(0, 2), slice(0, 3)), (slice(2, 4), slice(3, 6))
+
+
+def test_counts_set_to_zeros_of_floats_are_counts_again(program: Any, threads: None) -> None:
+    """As metrics of recommenders do between epochs; a value that the type does not have is refused."""
+    scores, labels = fluid.data("scores", [None, 2]), fluid.data("labels", [None, 1], "int64")
+    area, _, (*_, positive, negative) = layers.auc(scores, labels, slide_steps=0)
+    share = np.linspace(0.1, 0.9, 8, dtype=np.float32)[:, None]
+    feed = {"scores": np.hstack([1 - share, share]), "labels": np.arange(8)[:, None] % 3 // 2}
+    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.global_scope()
+    exe.run(fluid.default_startup_program())
+    compiled = fluid.CompiledProgram(program).with_data_parallel(places=fluid.cpu_places(2))
+    for runs in (program, compiled):
+        results = []
+        for _ in range(2):
+            results.append(exe.run(runs, feed, [area, positive])[0].tolist())
+            for counts in (positive, negative):
+                tensor = scope.find_var(counts.name).get_tensor()
+                tensor.set(np.zeros(tensor.shape(), np.float32), fluid.CPUPlace())
+        assert results[0] == results[1]
+    tensor.set(np.full(tensor.shape(), 0.5, np.float32), fluid.CPUPlace())
+    with pytest.raises(InvalidState, match="holds float32, but the program has it as int64"):
+        exe.run(program, feed, [area])
+
+
+def test_samples_have_the_size_of_a_batch(program: Any, threads: None) -> None:
+    """As an actor draws actions around what it computes; without spread a sample is the middle."""
+    x = fluid.data("x", [None, 2])
+    middle, spread = x * 2.0, layers.zeros_like(x)
+    around = layers.Normal(middle, spread).sample([3])
+    inside = layers.Uniform(middle, middle + spread).sample([3])
+    drawn = layers.Normal(middle, spread + 1.0).sample([1])
+    assert around.shape == inside.shape == (3, -1, 2)
+    exe = fluid.Executor(fluid.CPUPlace())
+    compiled = fluid.CompiledProgram(program).with_data_parallel(places=fluid.cpu_places(2))
+    for rows in (4, 6, 2):
+        fed = np.arange(2 * rows, dtype=np.float32).reshape(rows, 2)
+        results = exe.run(program, {"x": fed}, [around, inside, drawn])
+        for sample in results[:2]:
+            np.testing.assert_allclose(sample, np.stack([2 * fed] * 3), rtol=1e-6)
+        assert results[2].shape == (1, rows, 2) and len(np.unique(results[2][0] - 2 * fed)) > rows
+        assert exe.run(compiled, {"x": fed}, [around])[0].shape == (6, rows // 2, 2)

@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -191,6 +192,104 @@ def test_sizes_that_the_batch_tells() -> None:
     assert run(main, out).tolist() == ROWS.T.tolist()
 
 
+def positive(rows: Any) -> Any:
+    """Return the rows whose sum is above 8, with a column more, as one sequence."""
+    rows = np.array(rows)
+    rows = np.pad(rows[rows.sum(1) > 8], [(0, 0), (0, 1)])
+    tensor = fluid.core.LoDTensor()
+    tensor.set(rows, fluid.CPUPlace())
+    tensor.set_lod([[0, len(rows)]])
+    return tensor
+
+
+def test_a_function_decides_how_many_rows_it_returns(gang: str) -> None:
+    main, out = program_of(positive, shape=(-1, 3))
+    with fluid.program_guard(main):
+        total = fluid.layers.reduce_sum(out, dim=1)
+    program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
+    exe = fluid.Executor(fluid.CPUPlace())
+    for scale, counts in (
+        (1, [2]),
+        (3, [1, 2]),
+        (9, [1, 2]),
+    ):  # of rows, on each place that has some
+        rows = ROWS * np.float32(scale)
+        rows[0] = 0 if scale > 1 else rows[0]
+        chosen = np.pad(rows[rows.sum(1) > 8], [(0, 0), (0, 1)])
+        for runs in (main, program):
+            pair = exe.run(runs, {"x": rows}, [out, total], return_numpy=False)
+            np.testing.assert_array_equal(np.array(pair[0]), chosen)
+            np.testing.assert_array_equal(np.array(pair[1]), chosen.sum(1))
+            lengths = pair[0].recursive_sequence_lengths()
+            expected = [len(chosen)] if runs is main else [0] * (2 - len(counts)) + counts
+            assert lengths == [expected]
+
+
+def test_sizes_that_a_function_decides_do_not_stop_the_training_of_others(threads: None) -> None:
+    """A sampler whose rows enter the loss as they are, as the targets of detectors do."""
+    losses = []
+    for places in (0, 2):
+        main, startup = fluid.Program(), fluid.Program()
+        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+            x = fluid.data("x", [None, 2])
+            block = main.global_block()
+            rows = block.create_var(name="rows", dtype="float32", shape=[-1, 3])
+            count = block.create_var(name="count", dtype="int64", shape=[1])
+            fluid.layers.py_func(
+                lambda x: (positive(x), np.array([x.shape()[0]])), x, [rows, count]
+            )
+            start = fluid.initializer.Constant(0.5)
+            y = fluid.layers.fc(rows, 2, param_attr=fluid.ParamAttr(initializer=start))
+            loss = fluid.layers.reduce_sum(y) * 0.01
+            fluid.optimizer.SGD(0.1).minimize(loss)
+        exe = fluid.Executor(fluid.CPUPlace())
+        with fluid.scope_guard(fluid.Scope()):
+            exe.run(startup)
+            program: Any = main
+            if places:  # each place has all of it, so that the mean over places is that of one
+                program = fluid.CompiledProgram(main).with_data_parallel(
+                    loss.name, places=fluid.cpu_places(places)
+                )
+            for step in range(3):
+                feed = {"x": np.tile(ROWS, (max(places, 1), 1)) + np.float32(step)}
+                losses.append(float(np.mean(exe.run(program, feed, [loss, count])[0])))
+    np.testing.assert_allclose(losses[:3], losses[3:], rtol=1e-5)
+    assert losses[0] != losses[1]
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (lambda x: np.zeros(3, "float32"), r"1 dimension\(s\) for variable 0, which has 2"),
+        (lambda x: np.zeros((2, 3)), r"astype\('float32'\)"),
+        (lambda x: None, r"returned None for variable 0"),
+    ],
+)
+def test_what_decides_sizes_must_fit_in_all_else(function: Any, problem: str) -> None:
+    with pytest.raises(ExecutionError, match=problem):
+        run(*program_of(function, shape=(-1, 3)))
+
+
+def test_functions_of_modules_that_import_paddle_go_to_replicas(
+    ray_cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rowlock import alias
+
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    before = set(sys.modules)
+    alias.install()
+    try:
+        from tests.contract.written_for_paddle import largest_first
+
+        main, out = program_of(largest_first, shape=(-1, 2))
+        with rowlock.cluster(launcher="ray"):
+            assert run(main, out, 2).tolist() == [[2, 3], [0, 1], [6, 7], [4, 5]]
+    finally:
+        for name in set(sys.modules) - before:
+            if name.split(".")[0] == "paddle" or name.endswith("written_for_paddle"):
+                del sys.modules[name]
+
+
 def test_mistakes_are_named() -> None:
     def declare(**changes: Any) -> None:
         main = fluid.Program()
@@ -213,7 +312,11 @@ def test_mistakes_are_named() -> None:
         (InvalidType, "x must be a Variable or a list", {"x": np.zeros(3)}),
         (InvalidType, "out must be a Variable or a list", {"out": [3]}),
         (InvalidValue, "'bare' has no shape or no dtype. Create it with both", {"out": "bare"}),
-        (InvalidValue, "dimension 0 of 'p' is unknown", {"out": "open"}),
+        (
+            InvalidValue,
+            "dimension 0 of 'p' is unknown",
+            {"out": "open", "backward_func": lambda x, y, d: d},
+        ),
         (InvalidValue, "func must take 1 arguments", {"func": lambda a, b: a}),
         (InvalidValue, "backward_func must take 3 arguments", {"backward_func": lambda dy: dy}),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -197,8 +198,62 @@ def test_static_programs_ask_whether_a_net_is_imperative() -> None:
         fluid.dygraph.guard(fluid.CPUPlace())
     with pytest.raises(NotImplementedError, match="feed arrays to Executor"):
         fluid.dygraph.to_variable(np.ones(2))
+    assert fluid.dygraph.base.to_variable is fluid.dygraph.to_variable
     with pytest.raises(AttributeError, match=r"nothing prunes or quantizes"):
         _ = fluid.contrib.slim
+
+
+def test_a_core_by_its_other_name_and_places_of_a_compiled_program(program: Any) -> None:
+    from rowlock.fluid.core_avx import AnalysisConfig, LoDTensor
+
+    assert AnalysisConfig is fluid.core.AnalysisConfig and LoDTensor is fluid.core.LoDTensor
+    x = fluid.data("x", [None, 2])
+    out = fluid.layers.scale(x, 2.0)
+    compiled = fluid.CompiledProgram(program).with_data_parallel()
+    with rowlock.cluster(launcher="threads"):
+        fetched(compiled, out, x=np.ones((4, 2), np.float32))
+    assert [str(place) for place in compiled._places] == [str(p) for p in fluid.cpu_places()]
+
+
+def test_names_go_on_from_a_copy_of_their_generator() -> None:
+    with fluid.unique_name.guard():
+        assert fluid.unique_name.generate("fc") == "fc_0"
+        copy = deepcopy(fluid.unique_name.generator)
+        assert fluid.unique_name.generator.ids == {"fc": 1}
+        assert fluid.unique_name.generate("fc") == "fc_1"
+        with fluid.unique_name.guard(copy):
+            assert (
+                fluid.unique_name.generator is copy and fluid.unique_name.generate("fc") == "fc_1"
+            )
+
+
+def test_libraries_prune_and_rewire_operators_by_their_declarations() -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        image = fluid.data("image", [None, 3, 4, 4])
+        maps = fluid.layers.conv2d(image, 6, 3, bias_attr=False)
+        fluid.layers.relu(maps)
+    block = main.global_block()
+    assert block._find_var_recursive("image") is image and block._find_var_recursive("none") is None
+    block.var("conv2d_0.w_0").desc.set_shape([4, 3, 3, 3])
+    for op in block.ops:
+        op.desc.infer_shape(op.block.desc)
+    conv, relu = (op.desc for op in block.ops)
+    assert relu.type() == "relu" and relu.block() is block
+    assert block.var(relu.output("Out")[0]).shape == (-1, 4, 2, 2)
+    assert conv.input_names() == ["Input", "Filter"] and conv.output_names() == ["Output"]
+    assert conv.input_arg_names() == ["image", "conv2d_0.w_0"]
+    assert conv.has_attr("groups") and conv.attr("groups") == 1 and "strides" in conv.attr_names()
+    conv._set_attr("strides", [2, 2])
+    relu.set_input("X", ["image"])
+    relu._rename_input("image", maps.name)
+    relu.set_output("Out", ["image"])
+    relu._rename_output("image", "conv2d_0.tmp_0")
+    assert (relu.input("X"), relu.output_arg_names()) == ([maps.name], ["conv2d_0.tmp_0"])
+    conv.infer_shape(block.desc)
+    assert maps.shape == (-1, 4, 1, 1)
+    with pytest.raises(ValueError, match="relu has no input 'Y'"):
+        relu.set_input("Y", ["image"])
 
 
 def test_curves(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,40 +21,58 @@ def py_func(dev: Device, a: PyFunc) -> Step:
 
     def call() -> None:
         operands = [None if array is None else Tensor.of(array) for array in arrays]
-        try:
-            returned = function.function(*operands[: function.takes])
-        except Exception as error:
-            at = raising_line(error) or function
-            raise RuntimeError(f"{type(error).__name__}: {error} (raised at {at})") from error
-        values = list(returned) if isinstance(returned, (list, tuple)) else [returned]
-        if not out and values == [None]:
-            values = []
-        if len(values) != len(out):
-            raise ValueError(
-                f"{function} returned {len(values)} value(s) for {len(out)} variable(s)"
-            )
+        values = returned_by(function, operands, len(out))
         for i, (value, array) in enumerate(zip(values, out, strict=True)):
             if array is not None:
-                array[...] = _checked(function, i, value, array)
+                array[...] = checked(function, i, value, array.shape, array.dtype)
 
     return call
 
 
-def _checked(function: PythonFunction, i: int, value: Any, wanted: Any) -> Any:
-    """Return what was returned for a variable, if it is an array as the variable's."""
+def returned_by(
+    function: PythonFunction, operands: Sequence[Tensor | None], count: int
+) -> list[Any]:
+    """Call a function; return what it returns for ``count`` variables.
+
+    Raises:
+        RuntimeError: it raised an error; the message names it and its line.
+        ValueError: it returned something for more or fewer variables.
+    """
+    try:
+        returned = function.function(*operands[: function.takes])
+    except Exception as error:
+        at = raising_line(error) or function
+        raise RuntimeError(f"{type(error).__name__}: {error} (raised at {at})") from error
+    values = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+    if not count and values == [None]:
+        values = []
+    if len(values) != count:
+        raise ValueError(f"{function} returned {len(values)} value(s) for {count} variable(s)")
+    return values
+
+
+def checked(
+    function: PythonFunction, i: int, value: Any, shape: tuple[int, ...] | None, dtype: Any
+) -> np.ndarray:
+    """Return what was returned for a variable, if it is an array of a shape (None: of any) and a dtype.
+
+    Raises:
+        ValueError: it is None, or has another shape.
+        TypeError: it has another dtype.
+    """
     if value is None:
         raise ValueError(
             f"{function} returned None for variable {i}, which is wanted: return an array"
         )
-    value = np.asarray(value)
-    result = f"{function} returned {value.dtype}{list(value.shape)} for variable {i}"
-    if value.shape != wanted.shape:
+    array = np.asarray(value)
+    result = f"{function} returned {array.dtype}{list(array.shape)} for variable {i}"
+    if shape is not None and array.shape != shape:
         raise ValueError(
-            f"{result}, which has shape {list(wanted.shape)}: create out with the shape that is returned"
+            f"{result}, which has shape {list(shape)}: create out with the shape that is returned"
         )
-    if value.dtype != wanted.dtype:
+    if array.dtype != dtype:
         raise TypeError(
-            f"{result}, which is {wanted.dtype}: create out with that dtype, or return "
-            f"array.astype({str(wanted.dtype)!r})"
+            f"{result}, which is {dtype}: create out with that dtype, or return "
+            f"array.astype({str(dtype)!r})"
         )
-    return value
+    return array

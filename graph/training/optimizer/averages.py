@@ -202,7 +202,7 @@ class ModelAverage(_Averages, Optimizer):
             state = helper.create_global(name, size, kind, ConstantInitializer(0.0))
             self._accumulators[word, parameter.name] = state
         names = (*self._SUMS, *self._COUNTS)
-        states = {n: self._state(n, parameter) for n in names}
+        states = {n: self._get_accumulator(n, parameter) for n in names}
         helper.layers(
             "average_accumulates",
             "",
@@ -217,7 +217,9 @@ class ModelAverage(_Averages, Optimizer):
     def _mean(self, parameter: Parameter) -> Variable:
         block = self.apply_program.global_block()
         sums, counts = (
-            tensors.add_n([block._clone_variable(self._state(name, parameter)) for name in names])
+            tensors.add_n(
+                [block._clone_variable(self._get_accumulator(name, parameter)) for name in names]
+            )
             for names in (self._SUMS, self._COUNTS[:2])
         )
         return sums / shape.cast(counts, sums.dtype)

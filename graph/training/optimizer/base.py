@@ -5,8 +5,9 @@ from __future__ import annotations
 import warnings
 from typing import Any, NoReturn
 
-from ....strategies.errors import InvalidArgument, InvalidType, InvalidValue, Unsupported
-from ....strategies.types import LOW, VarType
+from ....strategies.errors import InvalidArgument, InvalidType, InvalidValue, NotFound, Unsupported
+from ....strategies.types import LOW, VarType, to_var_type
+from ...layers import layer_helper
 from ...layers.helper import LayerHelper
 from ...layers.initializer import ConstantInitializer, CopyInitializer
 from ...layers.regularizer import WeightDecayRegularizer, append_regularization_ops
@@ -22,7 +23,8 @@ from ..backward import append_backward
 from ..clip import GradientClipBase, append_gradient_clip, error_clip_callback
 from ..lr_scheduler.base import LRScheduler
 
-ParamGrads = list[tuple[Parameter, Variable]]
+ParamGrad = tuple[Parameter, Variable]
+ParamGrads = list[ParamGrad]
 
 
 _IMPERATIVE = {
@@ -167,7 +169,7 @@ class Optimizer:
         for parameter, _ in pairs:
             with device_guard(device.get(parameter.name, "")):
                 self._create_master(parameter)
-                self._create_state(parameter)
+                self._create_accumulators(block, [parameter])
         self._create_rate(block.program)
         for parameter, grad in pairs:
             if not parameter.trainable:
@@ -177,11 +179,11 @@ class Optimizer:
                 name_scope("optimizer"),
                 device_guard(device.get(parameter.name, "")),
             ):
-                self._append_update(block, parameter, grad)
-        self._finish(block, pairs)
+                self._append_optimize_op(block, (parameter, grad))
+        self._finish_update(block, pairs)
         return block.ops[first:]
 
-    # -- for the methods ------------------------------------------------------------------------
+    # -- for the methods, and for optimizers that programs write: the names are Paddle's --------
 
     def _create_master(self, parameter: Parameter) -> None:
         """Create the float32 master of a parameter in low precision, if the optimizer has masters."""
@@ -194,30 +196,54 @@ class Optimizer:
             CopyInitializer(parameter.name),
         )
 
-    def _create_state(self, parameter: Parameter) -> None:
-        """Create the accumulators of a parameter."""
+    @property
+    def helper(self) -> layer_helper.LayerHelper:
+        """A helper for the ops and variables of an update that a program writes."""
+        return layer_helper.LayerHelper(type(self).__name__)
 
-    def _append_update(self, block: Block, parameter: Parameter, grad: Variable) -> Operator:
-        """Append the update op of a parameter."""
-        raise NotImplementedError
+    def _create_accumulators(self, block: Block, parameters: list[Parameter]) -> None:
+        """Create the accumulators of parameters."""
 
-    def _finish(self, block: Block, pairs: ParamGrads) -> None:
+    def _append_optimize_op(self, block: Block, param_and_grad: ParamGrad) -> Any:
+        """Append the update of a parameter."""
+        name = type(self).__name__
+        raise NotImplementedError(f"{name} must define _append_optimize_op(block, param_and_grad).")
+
+    def _finish_update(self, block: Block, parameters_and_grads: ParamGrads) -> None:
         """Append the ops behind all updates."""
 
-    def _add_state(
-        self, name: str, parameter: Parameter, fill: float = 0.0, shape: list[int] | None = None
-    ) -> None:
+    def _add_accumulator(
+        self,
+        name: str,
+        param: Parameter,
+        dtype: Any = None,
+        fill_value: float = 0.0,
+        shape: Any = None,
+        type: Any = None,
+        device: str | None = None,
+    ) -> Variable:
+        """Create an accumulator of a parameter and return it; ``type`` and ``device`` are the parameter's."""
         prefix = f"{name}" if self._name is None else f"{self._name}_{name}"
-        owner = self._masters.get(parameter.name, parameter).name
-        self._accumulators[name, parameter.name] = LayerHelper(self.type).create_global(
+        owner = self._masters.get(param.name, param).name
+        default = VarType.FP32 if param.dtype in LOW else param.dtype
+        accumulator = LayerHelper(self.type).create_global(
             unique_name.generate(f"{owner}_{prefix}"),
-            shape if shape is not None else list(parameter.shape or ()),
-            VarType.FP32 if parameter.dtype in LOW else parameter.dtype,
-            ConstantInitializer(fill),
+            list(shape if shape is not None else param.shape or ()),
+            to_var_type(dtype) if dtype is not None else default,
+            ConstantInitializer(fill_value),
         )
+        self._accumulators[name, param.name] = accumulator
+        return accumulator
 
-    def _state(self, name: str, parameter: Parameter) -> Variable:
-        return self._accumulators[name, parameter.name]
+    def _get_accumulator(self, name: str, param: Parameter) -> Variable:
+        """Return an accumulator.
+
+        Raises:
+            NotFound: there is none of this name for the parameter.
+        """
+        if (name, param.name) not in self._accumulators:
+            raise NotFound(f"{self!r} has no accumulator {name!r} of the parameter {param.name!r}.")
+        return self._accumulators[name, param.name]
 
     # -- learning rate --------------------------------------------------------------------------
 
@@ -263,8 +289,9 @@ class Optimizer:
         rates = self._learning_rate_map
         return next(iter(rates.values()), None) if program is None else rates.get(program)
 
-    def _rate_of(self, parameter: Parameter) -> Variable:
+    def _create_param_lr(self, param_and_grad: ParamGrad) -> Variable:
         """Return the rate of a parameter: the global one, times its own factor."""
+        parameter = param_and_grad[0]
         rate = self._learning_rate_map[parameter.block.program]
         factor = parameter.optimize_attr["learning_rate"]
         if isinstance(factor, Variable):

@@ -9,7 +9,8 @@ from ....strategies.errors import InvalidType, InvalidValue
 from ...layers.helper import LayerHelper
 from ...program.block import Block
 from ...program.operator import Operator
-from ...program.variable import Parameter, Variable
+from ...program.variable import Parameter
+from .base import ParamGrad
 from .methods import AdamOptimizer, Method
 
 
@@ -40,12 +41,13 @@ class LarsMomentumOptimizer(Method):
         self._attrs = {"mu": momentum, **{name: float(n) for name, n in numbers.items()}}
         self._excluded = tuple(exclude_from_weight_decay or ())
 
-    def _append_update(self, block: Block, parameter: Parameter, grad: Variable) -> Operator:
+    def _append_optimize_op(self, block: Block, param_and_grad: ParamGrad) -> Operator:
+        parameter, grad = param_and_grad
         if not any(word in parameter.name for word in self._excluded):
-            return super()._append_update(block, parameter, grad)
-        helper, velocity = LayerHelper(self.type), self._state("velocity", parameter)
+            return super()._append_optimize_op(block, param_and_grad)
+        helper, velocity = LayerHelper(self.type), self._get_accumulator("velocity", parameter)
         step, unit = (helper.new(grad.dtype, stop_gradient=True) for _ in range(2))
-        factors = {"X": grad, "Y": self._rate_of(parameter)}
+        factors = {"X": grad, "Y": self._create_param_lr(param_and_grad)}
         block.append_op("elementwise_mul", factors, {"Out": step}, {"axis": -1})
         fill = {"shape": [1], "value": 1.0, "dtype": unit.dtype}
         block.append_op("fill_constant", {}, {"Out": unit}, fill)

@@ -21,7 +21,7 @@ from ...program.operator import Operator
 from ...program.role import ROLE_VAR, OpRole
 from ...program.variable import Parameter, Variable
 from ..clip import GradientClipByNorm, append_gradient_clip
-from .base import ParamGrads
+from .base import ParamGrad, ParamGrads
 from .methods import MomentumOptimizer
 
 _FEWEST = 16384  # elements of a parameter whose gradient Paddle compresses
@@ -99,10 +99,10 @@ class DGCMomentumOptimizer(MomentumOptimizer):
         block = parameter.block.program.global_block()
         for op in block.ops:  # these gradients meet no more
             op.attrs[ROLE_VAR] = _without(op.attrs.get(ROLE_VAR, []), parameter.name, grad.name)
-        self._create_state(parameter)
+        self._create_accumulators(block, [parameter])
         for name in ("_dgc_u_", "_dgc_v_"):
             if (name, parameter.name) not in self._accumulators:
-                self._add_state(name, parameter)
+                self._add_accumulator(name, parameter)
         helper = LayerHelper("dgc")
         begin = {"rampup_begin_step": self._ramp["rampup_begin_step"]}
         with block.program.role_guard(OpRole.Backward, []):
@@ -111,7 +111,7 @@ class DGCMomentumOptimizer(MomentumOptimizer):
                 inputs = {"X": grad, "current_step": step}
                 grad = helper.layers(CLIP, "Out", "Out", **inputs, **clip)[0]
         part = helper.new(grad.dtype, stop_gradient=True)
-        u, v = (self._state(name, parameter) for name in ("_dgc_u_", "_dgc_v_"))
+        u, v = (self._get_accumulator(name, parameter) for name in ("_dgc_u_", "_dgc_v_"))
         operands = {"u": u, "v": v, "grad": grad, "param": parameter, "current_step": step}
         decay: Any = parameter.regularizer or self.regularization
         if decay is not None and not isinstance(decay, (L1DecayRegularizer, L2DecayRegularizer)):
@@ -122,21 +122,23 @@ class DGCMomentumOptimizer(MomentumOptimizer):
             **self._ramp,
             "m": float(self._attrs["mu"]),
             "use_nesterov": self._attrs["use_nesterov"],
-            "regular_coeff": float(decay.coeff) if decay else 0.0,
+            "regular_coeff": float(decay._regularization_coeff) if decay else 0.0,
             "regular_type": 0 if not decay else 2 if isinstance(decay, L2DecayRegularizer) else 1,
         }
         with block.program.role_guard(OpRole.Backward, [parameter.name, part.name]):
             helper.layers(DGC, "", **operands, **attrs, U_out=u, V_out=v, Grad_out=part)
         return part
 
-    def _create_state(self, parameter: Parameter) -> None:
-        if ("_dgc_u_", parameter.name) not in self._accumulators:
-            super()._create_state(parameter)
+    def _create_accumulators(self, block: Block, parameters: list[Parameter]) -> None:
+        others = [p for p in parameters if ("_dgc_u_", p.name) not in self._accumulators]
+        super()._create_accumulators(block, others)
 
-    def _append_update(self, block: Block, parameter: Parameter, grad: Variable) -> Operator:
+    def _append_optimize_op(self, block: Block, param_and_grad: ParamGrad) -> Operator:
+        parameter, grad = param_and_grad
         if parameter.name not in self._compressed:
-            return super()._append_update(block, parameter, grad)
-        inputs = {"Param": parameter, "Grad": grad, "LearningRate": self._rate_of(parameter)}
+            return super()._append_optimize_op(block, param_and_grad)
+        rate = self._create_param_lr(param_and_grad)
+        inputs = {"Param": parameter, "Grad": grad, "LearningRate": rate}
         return block.append_op("sgd", inputs, {"ParamOut": parameter})
 
 

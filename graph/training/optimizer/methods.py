@@ -10,8 +10,8 @@ from ...ops.registry import OPS
 from ...program.block import Block
 from ...program.operator import Operator
 from ...program.scopes import name_scope
-from ...program.variable import Parameter, Variable
-from .base import Optimizer, ParamGrads
+from ...program.variable import Parameter
+from .base import Optimizer, ParamGrad, ParamGrads
 
 
 class Method(Optimizer):
@@ -38,23 +38,25 @@ class Method(Optimizer):
         """Return the attributes of one parameter's update."""
         return self._attrs
 
-    def _create_state(self, parameter: Parameter) -> None:
-        for name in self._slots:
-            self._add_state(name, parameter, fill=self.starts.get(name, 0.0))
-        for name in self.powers:
-            beta = self._attrs[name.removesuffix("_pow_acc")]
-            self._add_state(name, parameter, fill=beta, shape=[1])
+    def _create_accumulators(self, block: Block, parameters: list[Parameter]) -> None:
+        for parameter in parameters:
+            for name in self._slots:
+                self._add_accumulator(name, parameter, fill_value=self.starts.get(name, 0.0))
+            for name in self.powers:
+                beta = self._attrs[name.removesuffix("_pow_acc")]
+                self._add_accumulator(name, parameter, fill_value=beta, shape=[1])
 
-    def _append_update(self, block: Block, parameter: Parameter, grad: Variable) -> Operator:
+    def _append_optimize_op(self, block: Block, param_and_grad: ParamGrad) -> Operator:
+        parameter, grad = param_and_grad
         inputs: dict[str, Any] = {"Param": parameter, "Grad": grad}
         outputs: dict[str, Any] = {"ParamOut": parameter}
         if self.uses_rate:
-            inputs["LearningRate"] = self._rate_of(parameter)
+            inputs["LearningRate"] = self._create_param_lr(param_and_grad)
         powers = {name: (slot, f"{slot}Out") for name, slot in self.powers.items()}
         for name, (slot, out) in {**self._slots, **powers}.items():
-            inputs[slot] = self._state(name, parameter)
+            inputs[slot] = self._get_accumulator(name, parameter)
             if name not in powers or self.writes_powers:
-                outputs[out] = self._state(name, parameter)
+                outputs[out] = self._get_accumulator(name, parameter)
         attrs = self._attrs_of(parameter)
         master = self._masters.get(parameter.name)
         if master is not None:
@@ -144,10 +146,10 @@ class AdamaxOptimizer(Method):
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
         self._attrs = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon}
 
-    def _finish(self, block: Block, pairs: ParamGrads) -> None:
-        for parameter, grad in pairs:
+    def _finish_update(self, block: Block, parameters_and_grads: ParamGrads) -> None:
+        for parameter, grad in parameters_and_grads:
             with block.program.optimized_guard([parameter, grad]), name_scope("adamx"):
-                power = self._state("beta1_pow_acc", parameter)
+                power = self._get_accumulator("beta1_pow_acc", parameter)
                 block.append_op(
                     "scale", {"X": power}, {"Out": power}, {"scale": self._attrs["beta1"]}
                 )

@@ -1,14 +1,11 @@
-"""``fluid.dygraph``: what static programs ask of it. What begins an imperative mode is refused."""
+"""``fluid.dygraph.base``: there is no imperative mode, and what begins one is refused."""
 
 from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from ..names import publish_listed
-from ..nn.layer.layers import Layer
-from ..strategies.errors import Unsupported
-
-__all__ = ["Layer", "enabled", "guard", "to_variable"]
+from ...names import publish_definitions
+from ...strategies.errors import Unsupported
 
 
 def enabled() -> bool:
@@ -41,4 +38,4 @@ def _refuse(name: str) -> NoReturn:
     )
 
 
-publish_listed(__name__)
+publish_definitions(__name__)
