@@ -47,7 +47,7 @@ define(
         "Input floats [N 3*D], Weight [D 3*D], Bias [1 3*D], H0 [sequences(Input) D] "
         "-> BatchGate [N 3*D], BatchResetHiddenPrev [N D], BatchHidden [N D], Hidden [N D]",
         in_sequences("Input"),
-        know_activations("activation", "gate_activation"),
+        *know_activations("activation", "gate_activation"),
     ),
     lod=like("Input", "Hidden"),
     samples=(

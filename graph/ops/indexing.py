@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ...strategies.types import INTEGERS, VarType
 from .lod import no_sequences, sliced
 from .operands import Gradient, Input, Inputs, Operands, Output, Unary
 from .registry import Inference, Lying, Op, Specs, define, in_steps
 from .rules import (
     as_many,
-    match,
     of_shape,
     product,
     same,
@@ -160,15 +158,6 @@ define(
 )
 
 
-def where_shape(op: Inference) -> Mapping[str, Specs]:
-    """X where the condition holds, else Y; all three have one shape, or the condition one element for all."""
-    x = op.spec("X")
-    op.require(op.spec("Condition").dtype == VarType.BOOL, "Condition must be bool")
-    single = op.shape("Condition") in ((), (1,), (-1,))
-    match(op, **dict.fromkeys(("Y",) if single else ("Y", "Condition"), x.shape))
-    return {"Out": x}
-
-
 class Where(Operands):
     condition: Input
     x: Input
@@ -185,7 +174,11 @@ class WhereGrad(Where, reads="*"):
 define(
     "where",
     Where,
-    where_shape,
+    Sized(
+        "Condition bool, X [...], Y [...] -> Out as X",
+        "len(Condition) < 2 and prod(Condition) == 1 or Condition == X; "
+        "Condition must have X's shape, or one element",
+    ),
     linear=("X", "Y"),
     samples=(
         sample({"Condition": booleans(3, 4), "X": normal(3, 4), "Y": normal(3, 4)}),
@@ -193,17 +186,6 @@ define(
     ),
     slope=Op("where_grad", WhereGrad, shapes_of=("X", "Y")),
 )
-
-
-def gather_nd_shape(op: Inference) -> Mapping[str, Specs]:
-    """Each row of Index names an element (or a slice) of X by its leading coordinates."""
-    x, index = op.spec("X"), op.spec("Index")
-    op.require(index.dtype in INTEGERS, "Index must hold integers")
-    op.require(
-        0 <= index.shape[-1] <= len(x.shape),
-        f"Index's last dimension must be known and not above {len(x.shape)}",
-    )
-    return {"Out": of_shape((*index.shape[:-1], *x.shape[index.shape[-1] :]) or (1,), x)}
 
 
 class GatherNd(Unary):
@@ -216,7 +198,12 @@ class GatherNdGrad(GatherNd, Gradient, reads="*"): ...
 define(
     "gather_nd",
     GatherNd,
-    gather_nd_shape,
+    Sized(
+        "X, Index integers -> Out [*result]",
+        "known(Index[-1]) and Index[-1] <= len(X); "
+        "Index's last dimension must be known and not above X's dimensions",
+        "result = Index[:-1] + X[Index[-1] :] or (1,)",
+    ),
     linear=("X",),
     samples=(
         sample({"X": normal(3, 4), "Index": integers(5, 2, high=3)}),

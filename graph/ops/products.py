@@ -10,20 +10,17 @@ import numpy as np
 from . import formula as f
 from .operands import Array, Binary, BinaryGrad, Input, Operands, Output, record_of
 from .registry import Inference, Op, Specs, define, slope
-from .rules import merge_dims, normal_axis, of_shape, one_dtype, same_shape
+from .rules import normal_axis, of_shape, one_dtype, same_shape
 from .samples import normal, sample
 from .shapes import Sized
-
-
-def _check_rank(op: Inference) -> None:
-    rank = len(op.shape("X"))
-    op.require(rank in (1, 2), f"X must have 1 or 2 dimensions, has {rank}")
-
 
 define(
     "dot",
     Binary,
-    Sized("X [... N], Y as X [... N] -> Out [... 1]", _check_rank),
+    Sized(
+        "X [... N], Y as X [... N] -> Out [... 1]",
+        "len(X) in (1, 2); X must have 1 or 2 dimensions",
+    ),
     formula=lambda a: {"out": (a.x * a.y).sum(-1, keepdims=True)},
     samples=(
         sample({"X": normal(4), "Y": normal(4)}),
@@ -44,18 +41,13 @@ define(
 )
 
 
-def _check_addend(op: Inference) -> None:
-    """Refuse an Input that has neither 1 nor the sizes of the product."""
-    shape = (op.shape("X")[0], op.shape("Y")[1])
-    pairs = zip(op.shape("Input"), shape, strict=True)
-    fits = all(n == 1 or merge_dims(n, m) is not None for n, m in pairs)
-    op.require(fits, f"Input must broadcast to {list(shape)}")
-
-
 define(
     "addmm",
     record_of("input x y", "out", Alpha=1.0, Beta=1.0, use_mkldnn=False),
-    Sized("X [M K], Y as X [K N], Input as X [A B] -> Out [M N]", _check_addend),
+    Sized(
+        "X [M K], Y as X [K N], Input as X [A B] -> Out [M N]",
+        "A in (1, M) and B in (1, N); Input must broadcast to the product",
+    ),
     formula=lambda a: {"out": a.input * a.Beta + (a.x @ a.y) * a.Alpha},
     samples=(
         sample({"Input": normal(3, 5), "X": normal(3, 4), "Y": normal(4, 5)}),
@@ -197,13 +189,6 @@ define(
 )
 
 
-def _check_window(op: Inference) -> None:
-    """Refuse rows of Y that are of an even size, or longer than X's."""
-    width, room = op.shape("Y")[1], op.shape("X")[1]
-    op.require(width < 0 or width % 2 == 1, f"Y's rows must be of odd size, are of {width}")
-    op.require(-1 in (width, room) or width <= room, "Y's rows must not exceed X's")
-
-
 def conv_shift(a: Any) -> f.Results:
     """Out[n, i] = sum of X[n, (i + k - K // 2) mod M] Y[n, k]: Graves et al., arXiv 1410.5401, equation 8."""
     m, k = a.x.shape[1], a.y.shape[1]
@@ -214,7 +199,11 @@ def conv_shift(a: Any) -> f.Results:
 define(
     "conv_shift",
     Binary,
-    Sized("X [N M], Y as X [N K] -> Out as X", _check_window),
+    Sized(
+        "X [N M], Y as X [N K] -> Out as X",
+        "K % 2 == 1; Y's rows must be of odd size",
+        "K <= M; Y's rows must not exceed X's",
+    ),
     formula=conv_shift,
     samples=(sample({"X": normal(2, 5), "Y": normal(2, 3)}),),
     refuses=(

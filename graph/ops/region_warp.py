@@ -14,8 +14,7 @@ import numpy as np
 from . import formula as f
 from .lod import no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, Positive, named
-from .registry import Inference, define, slope
-from .rules import match
+from .registry import define, slope
 from .samples import normal, offsets, sample, table, uniform
 from .shapes import Sized
 
@@ -38,26 +37,6 @@ class DeformableRegionPool(Operands):
     part_size: Sequence[int] = [1, 1]
     sample_per_part: Positive = 1
     trans_std: float = 0.1
-
-
-def _check_moves(op: Inference) -> None:
-    """Refuse numbers and moves [R, 2 classes, rows, columns] that do not fit the channels."""
-    op.sequences("ROIs")
-    groups, parts, out = op.attr("group_size"), op.attr("part_size"), op.attr("output_dim")
-    for name, numbers in (("group_size", groups), ("part_size", parts)):
-        fits = len(numbers) == 2 and min(numbers) > 0
-        op.require(fits, f"{name} {list(numbers)} must be two numbers above 0")
-    channels = op.shape("Input")[1]
-    wanted = out * groups[0] * groups[1]
-    op.require(
-        not 0 <= channels < wanted,
-        f"Input has {channels} channels, less than output_dim x group_size = {wanted}",
-    )
-    if not op.attr("no_trans"):
-        match(op, Trans=(op.shape("ROIs")[0], "moves", *parts))
-        moves = op.shape("Trans")[1]
-        fits = moves < 0 or (moves % 2 == 0 and out % max(moves // 2, 1) == 0 and moves > 0)
-        op.require(fits, f"Trans has {moves} channels: two for each class, by which {out} divides")
 
 
 def deformable_region_pool(a: DeformableRegionPool) -> f.Results:
@@ -169,7 +148,14 @@ define(
         "Input floats [N C H W], ROIs as Input [R 4], Trans as Input "
         "-> TopCount [R output_dim pooled_height pooled_width], "
         "Output [R output_dim pooled_height pooled_width]",
-        _check_moves,
+        "len(group_size) == 2 and min(group_size) > 0; group_size must be two numbers above 0",
+        "len(part_size) == 2 and min(part_size) > 0; part_size must be two numbers above 0",
+        "C >= output_dim * prod(group_size); Input must have output_dim x group_size channels",
+        "no_trans or Trans == (ROIs[0], *Trans[1:2], *part_size); "
+        "Trans must be [R, channels, rows, columns], of part_size",
+        "no_trans or Trans[1] > 0 and Trans[1] % 2 == 0 and output_dim % (Trans[1] // 2) == 0; "
+        "Trans must have two channels for each class, by which output_dim divides",
+        lambda op: {"images": op.sequences("ROIs")},
     ),
     formula=deformable_region_pool,
     lod=no_sequences,

@@ -11,7 +11,7 @@ from ...strategies.types import INTEGERS
 from . import formula as f
 from .levels import level_from
 from .lod import Lods, no_sequences
-from .operands import Input, Inputs, Offsets, Operands, Output, record_of
+from .operands import Input, Inputs, Offsets, Operands, Output, Positive, Unary
 from .registry import Inference, Specs, define, slope
 from .rules import hold_integers, is_column, match, of_shape, one_level
 from .samples import integers, lengths, normal, offsets, sample
@@ -161,9 +161,13 @@ define(
 # -- sequence_reshape -------------------------------------------------------------------------------
 
 
+class SequenceReshape(Unary):
+    new_dim: Positive = 1
+
+
 define(
     "sequence_reshape",
-    record_of("x", "out", new_dim=1),
+    SequenceReshape,
     Sized("X [N D] -> Out [N*D/new_dim new_dim]"),
     lod=level_from("lod_reshaped", "Out", X="X@LOD", Rows="X"),
     formula=lambda a: {"out": a.x.reshape(-1, a.new_dim)},
@@ -184,11 +188,6 @@ class SequenceScatter(Operands):
     out: Output
 
 
-def _check_count(op: Inference) -> None:
-    count, rows = op.sequences("Ids"), op.shape("X")[0]
-    op.require(count <= rows or rows < 0, f"Ids has {count} sequences, X {rows} rows")
-
-
 def sequence_scatter(a: SequenceScatter) -> f.Results:
     """X, and in row i the updates of sequence i; equal ids add up."""
     rows, width = result(a).shape
@@ -205,7 +204,7 @@ define(
     Sized(
         "X [rows width], Updates as X [N 1?], Ids integers [N 1?] -> Out as X",
         in_sequences("Ids"),
-        _check_count,
+        "sequences(Ids) <= rows; Ids has more sequences than X rows",
     ),
     formula=sequence_scatter,
     samples=(sample({**_SCATTER, "Updates": normal(5, 1)}),),

@@ -16,10 +16,10 @@ from .levels import level_from
 from .lod import like, no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, Positive, named
 from .registry import Inference, Op, Spec, Specs, define, slope
-from .rules import match, of_shape, one_level, product
+from .rules import of_shape, product
 from .samples import integers, normal, offsets, sample
 from .sequence import bounds_of_rows
-from .shapes import Sized, in_sequences
+from .shapes import Sized, in_sequences, rows_or_padded
 
 _LENGTHS = offsets(2, 0, 3)
 
@@ -45,16 +45,6 @@ class SequenceConv(Operands):
     contextStart: int = 0
     contextStride: int = 1
     out: Output
-
-
-def _check_padding(op: Inference) -> None:
-    """Refuse a stride, and other rows of PaddingData than a window overlaps."""
-    start, size = op.attr("contextStart"), op.attr("contextLength")
-    op.require(
-        op.attr("contextStride") == 1, f"contextStride must be 1, got {op.attr('contextStride')}"
-    )
-    if op.attr("paddingTrainable"):
-        match(op, PaddingData=(max(0, -start) + max(0, start + size - 1), op.shape("X")[1]))
 
 
 def sequence_conv(a: SequenceConv) -> f.Results:
@@ -84,7 +74,10 @@ define(
     Sized(
         "X [N D], Filter [contextLength*D filters] -> Out [N filters]",
         in_sequences("X"),
-        _check_padding,
+        "contextStride == 1",
+        "rows = max(0, -contextStart) + max(0, contextStart + contextLength - 1)",
+        "not paddingTrainable or PaddingData == (rows, D); "
+        "PaddingData must have a row for each that a window overlaps",
     ),
     formula=sequence_conv,
     samples=(
@@ -116,17 +109,6 @@ class RowConv(Operands):
     out: Output
 
 
-def row_conv_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X, rows of sequences [N, D] or padded ones [B, T, D]; Filter is [rows from here on, D]."""
-    x = op.spec("X")
-    op.require(len(x.shape) in (2, 3), "X must be rows [N, D] or padded sequences [B, T, D]")
-    if len(x.shape) == 2:
-        op.sequences("X")
-        one_level(op, "X")
-    match(op, Filter=("rows", x.shape[-1]))
-    return {"Out": x}
-
-
 def row_conv(a: RowConv) -> f.Results:
     """The sum of a row and those behind it in its sequence, each times its row of Filter."""
     size = a.filter.shape[0]
@@ -142,7 +124,7 @@ def row_conv(a: RowConv) -> f.Results:
 define(
     "row_conv",
     RowConv,
-    row_conv_shape,
+    Sized("X [... D], Filter [rows D] -> Out", rows_or_padded("X")),
     formula=row_conv,
     samples=(
         sample({"X": normal(5, 2), "X@LOD": [_LENGTHS], "Filter": normal(3, 2)}),

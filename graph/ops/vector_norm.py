@@ -23,17 +23,9 @@ from .operands import (
 )
 from .reduction import Reduce, ReduceGradOfOut, reduce_shape
 from .registry import Inference, Op, Specs, define, slope
-from .rules import merge_dims, normal_axis, of_shape, product
+from .rules import merge_dims, normal_axis, of_shape
 from .samples import normal, sample
 from .shapes import Sized
-
-
-def norm_shape(op: Inference) -> Mapping[str, Specs]:
-    """Out like X; Norm has one element along ``axis``."""
-    x = op.spec("X")
-    axis = normal_axis(op, op.attr("axis"), len(x.shape))
-    rows = tuple(1 if i == axis else n for i, n in enumerate(x.shape))
-    return {"Out": x, "Norm": of_shape(rows, x)}
 
 
 class Norm(Operands):
@@ -53,7 +45,11 @@ def norm(a: Norm) -> f.Results:
 define(
     "norm",
     Norm,
-    norm_shape,
+    Sized(
+        "X -> Out, Norm [*rows]",
+        "at = front(axis, X)",
+        "rows = X[:at] + (1,) + X[at + 1 :]",
+    ),
     lod=no_sequences,
     formula=norm,
     samples=(
@@ -65,12 +61,10 @@ define(
 )
 
 
-def _check_rows(op: Inference) -> dict[str, int]:
-    """Refuse a Y that has neither X's shape nor one such row; return the width of X's rows."""
-    (n, *width), (m, *_) = op.shape("X"), op.shape("Y")
-    op.require(len(width) > 0, "X must have 2 dimensions or more, has 1")
-    op.require(m == 1 or merge_dims(n, m) is not None, "Y must have as many rows as X, or one")
-    return {"width": product(tuple(width))}
+_ONE_OR_EACH = (
+    "len(X) > 1; X must have 2 dimensions or more",
+    "M in (1, N); Y must have as many rows as X, or one",
+)
 
 
 class CosSim(Binary):
@@ -98,7 +92,7 @@ def cos_sim(a: CosSim) -> f.Results:
 define(
     "cos_sim",
     CosSim,
-    Sized("X [N ...], Y as X [M ...] -> Out [N 1], XNorm [N 1], YNorm [M 1]", _check_rows),
+    Sized("X [N ...], Y as X [M ...] -> Out [N 1], XNorm [N 1], YNorm [M 1]", *_ONE_OR_EACH),
     formula=cos_sim,
     samples=(
         sample({"X": normal(3, 4), "Y": normal(3, 4)}),
@@ -299,7 +293,11 @@ def squared_l2_distance(a: SquaredL2Distance) -> f.Results:
 define(
     "squared_l2_distance",
     SquaredL2Distance,
-    Sized("X [N ...], Y [M ...] -> Out [N 1], sub_result [N width]", _check_rows),
+    Sized(
+        "X [N ...], Y [M ...] -> Out [N 1], sub_result [N width]",
+        *_ONE_OR_EACH,
+        "width = prod(X[1:])",
+    ),
     formula=squared_l2_distance,
     samples=(
         sample({"X": normal(3, 4), "Y": normal(3, 4)}),
