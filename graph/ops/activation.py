@@ -322,7 +322,6 @@ define(
     scalar=lambda x, *, min, max: e.minimum(e.maximum(x, min), max),
     in_place={"Out": "X"},
     samples=(sample({"X": normal(3, 4, away_from=(-0.5, 0.5))}, min=-0.5, max=0.5),),
-    refuses=(sample({"X": normal(3, 4)}, min=1.0, max=0.0),),
     slope=slope(
         "x min_tensor max_tensor d_out",
         "d_x",

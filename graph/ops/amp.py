@@ -28,7 +28,6 @@ define(
         sample({"X": [normal(3, 4), normal(5)], "Scale": uniform(1, low=2.0, high=8.0)}),
         sample({"X": [normal(2)], "Scale": uniform(1, low=2.0, high=8.0)}),
     ),
-    refuses=(sample({"X": [normal(2)], "Scale": uniform(2)}),),
 )
 _COUNTERS = {
     "InGoodSteps": integers(1, low=1, high=2),
@@ -77,10 +76,6 @@ define(
             stop_update=stop,
         )
         for steps, stop in ((1000, False), (2, False), (2, True))
-    ),
-    refuses=(
-        sample({"X": [normal(2)], "FoundInfinite": normal(1), **_COUNTERS}),
-        sample({"X": [integers(2, high=3)], "FoundInfinite": booleans(1), **_COUNTERS}),
     ),
 )
 

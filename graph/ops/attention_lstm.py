@@ -74,8 +74,5 @@ define(
             candidate_activation="identity",
         ),
     ),
-    refuses=(
-        sample({**_X, "AttentionBias": normal(5, 1)}),
-        sample(_X, gate_activation="elu"),
-    ),
+    refuses=(sample({**_X, "AttentionBias": normal(5, 1)}),),
 )

@@ -75,8 +75,4 @@ define(
             (8, MOST_ACCUMULATES - 1, 9),
         )
     ),
-    refuses=(
-        sample({**_OPERANDS, **_counts(1, 1)}, max_average_window=3, min_average_window=4),
-        sample({**_OPERANDS, **_counts(1, 1), "param": normal(4)}, max_average_window=10000),
-    ),
 )

@@ -205,7 +205,4 @@ define("yolo_box", YoloBox, Sized(
                 _CELLS, class_num=2, anchors=[10, 13, 16, 30], conf_thresh=0.5, clip_bbox=False,
                 scale_x_y=1.2
             )
-        ), refuses=(
-            sample(_CELLS, class_num=3, anchors=[10, 13, 16, 30]),
-            sample(_CELLS, class_num=2, anchors=[10, 13, 16])
         ))  # fmt: skip

@@ -136,10 +136,6 @@ define(
         sample({"X": normal(5, 4, 3), **_LISTS}),
         sample({"X": normal(5, 1, 2), **_LISTS, **_NEGATIVES}, mismatch_value=7),
     ),
-    refuses=(
-        sample({"X": normal(5, 4), **_LISTS}),
-        sample({"X": normal(5, 4, 1), "X@LOD": [offsets(5)], **_MATCHED}),
-    ),
 )
 
 # -- mine_hard_examples -----------------------------------------------------------------------------

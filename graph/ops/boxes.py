@@ -76,7 +76,6 @@ define(
     ),
     formula=polygon_box_transform,
     samples=(sample({"Input": normal(2, 4, 3, 5)}),),
-    refuses=(sample({"Input": normal(2, 3, 3, 5)}), sample({"Input": normal(2, 4, 3)})),
 )
 
 
@@ -152,10 +151,6 @@ define(
     ),
     formula=anchor_generator,
     samples=(sample({"Input": normal(1, 2, 3, 4)}, **_ANCHORS),),
-    refuses=(
-        sample({"Input": normal(1, 2, 3, 4)}, **{**_ANCHORS, "stride": [8.0]}),
-        sample({"Input": normal(1, 2, 3, 4)}, **_ANCHORS, variances=[0.1]),
-    ),
 )
 
 
@@ -280,10 +275,6 @@ define(
             min_max_aspect_ratios_order=True,
         ),
     ),
-    refuses=(
-        sample(_IMAGES, **{**_SIZES, "max_sizes": [6.0]}),
-        sample(_IMAGES, **{**_SIZES, "min_sizes": []}),
-    ),
 )
 define("density_prior_box", DensityPriorBox, Sized(
         "Input [N C H W], Image -> Boxes [*cells 4], Variances [*cells 4]",
@@ -296,7 +287,4 @@ define("density_prior_box", DensityPriorBox, Sized(
     ), formula=density_prior_box, samples=(
             sample(_IMAGES, **_DENSE),
             sample(_IMAGES, **_DENSE, clip=True, flatten_to_2d=True, step_w=9.0, step_h=7.0)
-        ), refuses=(
-            sample(_IMAGES, **{**_DENSE, "densities": [2]}),
-            sample(_IMAGES, **{**_DENSE, "fixed_ratios": []})
         ))  # fmt: skip

@@ -63,11 +63,6 @@ define(
         sample(_PIXELS, reduction="mean", ignore_index=2),
         sample(_PIXELS, reduction="none"),
     ),
-    refuses=(
-        sample({**_ROWS, "Label": integers(3, high=3)}),
-        sample({**_ROWS, "Label": normal(4)}),
-        sample({**_ROWS, "Weight": normal(4)}),
-    ),
     slope=slope("x label weight total_weight d_out", "d_x"),
 )
 

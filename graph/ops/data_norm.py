@@ -110,10 +110,6 @@ define(
         sample({"X": normal(3, 4), **_SAMPLE}),
         sample({"X": normal(3, 4), **_SAMPLE, **_SHIFT}, enable_scale_and_shift=True, slot_dim=2),
     ),
-    refuses=(
-        sample({"X": normal(3, 4), **_SAMPLE}, slot_dim=3),
-        sample({"X": normal(3, 4), **_SAMPLE, **_SHIFT}),
-    ),
     slope=Op(
         "data_norm_grad",
         DataNormGrad,

@@ -182,11 +182,6 @@ define(
     ),
     lod=computed("lod_of_classes", "AccumTruePos AccumFalsePos", "DetectRes Label"),
     samples=_BATCHES,
-    refuses=(
-        sample(_FOUND, class_num=3, ap_type="mean"),
-        sample({**_FOUND, "Label@LOD": [offsets(5)]}, class_num=3),
-        sample({**_FOUND, "PosCount": table([[1], [1], [0]])}, class_num=3),
-    ),
 )
 define_level(
     "lod_of_classes",

@@ -40,10 +40,7 @@ define(
         sample(_STEP, rampup_begin_step=4.0, max_norm=0.5),
         sample(_STEP, rampup_begin_step=6.0, max_norm=0.5),
     ),
-    refuses=(
-        sample(_STEP, rampup_begin_step=4.0, max_norm=0.0),
-        sample({**_STEP, "current_step": uniform(2)}, rampup_begin_step=4.0, max_norm=1.0),
-    ),
+    refuses=(sample({**_STEP, "current_step": uniform(2)}, rampup_begin_step=4.0, max_norm=1.0),),
 )
 
 
@@ -104,5 +101,4 @@ define(
         sample(_STATE, **{**_RAMP, "rampup_begin_step": 5.0}, regular_coeff=0.1, regular_type=1),
         sample(_STATE, rampup_begin_step=0.0, sparsity=[0.0]),
     ),
-    refuses=(sample(_STATE, **{**_RAMP, "sparsity": [1.5]}),),
 )

@@ -53,7 +53,6 @@ define(
     ),
     formula=eye,
     samples=(sample(num_rows=3), sample(num_rows=2, num_columns=4, dtype=int(VarType.INT64))),
-    refuses=(sample(num_rows=0),),
 )
 
 
@@ -219,6 +218,5 @@ define(
         sample({"X": normal(3, 4)}, diagonal=-1),
         sample({"X": normal(2, 4, 3)}, diagonal=1, lower=False),
     ),
-    refuses=(sample({"X": normal(3)}),),
     slope=slope("d_out", "d_x", shape=Sized("Out@GRAD [... rows columns] -> X@GRAD")),
 )

@@ -125,7 +125,6 @@ define(
     random=True,
     by_place=lambda attrs: True,
     samples=(sample({"X": distribution(5, 4)}, seed=3),),
-    refuses=(sample({"X": normal(3, 2)}, min=2.0),),
 )
 
 
@@ -151,7 +150,6 @@ define(
     random=True,
     by_place=lambda attrs: True,
     samples=(sample({"X": normal(3, 5, 4), "Seed": integers(1, high=9)}, shape=[2, 3]),),
-    refuses=(sample({"X": normal(3, 5), "Seed": integers(1, high=9)}, shape=[6]),),
 )
 
 
@@ -202,9 +200,5 @@ define(
     samples=(
         sample({"X": distribution(3, 6)}, num_samples=4),
         sample({"X": distribution(5)}, num_samples=9, replacement=True),
-    ),
-    refuses=(
-        sample({"X": distribution(3, 4)}, num_samples=5),
-        sample({"X": distribution(2, 2, 2)}),
     ),
 )

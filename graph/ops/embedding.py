@@ -106,11 +106,6 @@ define(
         sample({"W": single(7, 4), "Ids": integers(4, 2, 1, high=7)}),
         sample({"W": single(7, 3), "Ids": integers(9, 1, high=7)}, padding_idx=2),
     ),
-    refuses=(
-        sample({"W": single(7, 4), "Ids": normal(4, 1)}),
-        sample({"W": single(7, 4), "Ids": integers(4, 2, high=7)}),
-        sample({"W": single(7, 2), "Ids": integers(4, 1, high=7)}),
-    ),
 )
 
 

@@ -125,7 +125,6 @@ define(
         sample({"X": normal(2, 4, 3)}),
         sample({"X": normal(2, 3)}),
     ),
-    refuses=(sample({"X": normal(3)}),),
     slope=Op("svd_grad", SvdGrad, formula=svd_slope),
 )
 
@@ -215,6 +214,5 @@ define(
         sample({"X": normal(2, 4, 3)}),
         sample({"X": normal(2, 4)}),
     ),
-    refuses=(sample({"X": normal(3)}),),
     slope=Op("qr_grad", QrGrad, formula=qr_slope),
 )

@@ -107,10 +107,6 @@ define(
             dropout2={**NO_DROPOUT, "is_test": True, "dropout_prob": 0.2},
         ),
     ),
-    refuses=(
-        sample({**_operands(4), "Linear1Weight": normal(2, 5)}),
-        sample(_operands(4), act_method="tanh"),
-    ),
     slope=Op(
         "fused_feedforward_grad", FusedFeedforwardGrad, grads_like(*_SLOTS), by_place=draws_by_row
     ),

@@ -103,11 +103,6 @@ define(
             activation="gelu",
         ),
     ),
-    refuses=(
-        sample({**_ROW, "Bias": normal(4)}),
-        sample({**_ROW, "Y": normal(5, 5)}),
-        sample(_ROW, activation="tanh"),
-    ),
 )
 define(
     f"{GEMM}_grad",

@@ -70,10 +70,6 @@ define(
         sample(_LAYER, in_num_col_dims=2, activation_type="relu"),
         sample({"Input": normal(2, 3, 4), "W": normal(12, 5)}),
     ),
-    refuses=(
-        sample(_LAYER),
-        sample({**_LAYER, "Bias": normal(4)}, in_num_col_dims=2),
-    ),
 )
 
 

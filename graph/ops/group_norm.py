@@ -98,10 +98,6 @@ define(
         sample({"X": normal(2, 3, 2, 4), **_CHANNELS}, groups=2, data_layout="NHWC"),
         sample({"X": normal(2, 4, 5)}, groups=1, epsilon=0.1),
     ),
-    refuses=(
-        sample({"X": normal(2, 4, 3)}, groups=3),
-        sample({"X": normal(2, 4, 3), "Scale": normal(3)}, groups=2),
-    ),
     slope=Op(
         "group_norm_grad",
         GroupNormGrad,

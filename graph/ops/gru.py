@@ -55,6 +55,5 @@ define(
         sample({**_X, "H0": normal(3, 2)}, origin_mode=True, is_reverse=True),
         sample({**_X, "H0": normal(3, 2)}, gate_activation="identity", activation="sigmoid"),
     ),
-    refuses=(sample(_X, activation="softmax"),),
     slope=Op("gru_grad", GruGrad),
 )

@@ -210,10 +210,6 @@ define(
         sample({"X": normal(3, 4, 2), "Index": integers(2, 2, 1, high=3)}),
         sample({"X": normal(3, 4), "Index": integers(2, 0, high=3)}),
     ),
-    refuses=(
-        sample({"X": normal(3), "Index": integers(5, 2, high=3)}),
-        sample({"X": normal(3), "Index": normal(5, 1)}),
-    ),
     slope=Op("gather_nd_grad", GatherNdGrad, shapes_of=("X",)),
 )
 

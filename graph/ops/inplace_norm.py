@@ -97,11 +97,6 @@ define(
     needs=statistics_need,
     formula=inplace_abn,
     samples=_SAMPLES,
-    refuses=(
-        sample({"X": normal(4, 2, 2, 2), **STATISTICS}),
-        sample({"X": normal(4, 3), **STATISTICS}, activation="relu"),
-        sample({"X": normal(4, 3), **STATISTICS}, use_sync_bn=True),
-    ),
     slope=Op(
         "inplace_abn_grad",
         InplaceAbnGrad,

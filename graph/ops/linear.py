@@ -42,7 +42,6 @@ mul = define(
         sample({"X": normal(2, 3, 4), "Y": normal(4, 5)}, x_num_col_dims=2),
         sample({"X": normal(2, 3, 4), "Y": normal(3, 4, 2)}, y_num_col_dims=2),
     ),
-    refuses=(sample({"X": normal(3, 4), "Y": normal(5, 2)}),),
     slope=differentiable(Op("mul_grad", MulGrad), bilinear("X", "Y", "Out")),
 )
 

@@ -85,8 +85,6 @@ define(
         ),
     ),
     refuses=(
-        sample({**_X, "Bias": normal(1, 8)}),
-        sample({**_X, "Bias": normal(1, 14)}, gate_activation="elu"),
         sample({**_X, "Bias": normal(1, 14), "Input@LOD": [offsets(1, 2), offsets(2, 0, 3)]}),
     ),
     slope=Op("lstm_grad", LstmGrad),
@@ -151,6 +149,5 @@ define(
             proj_activation="identity",
         ),
     ),
-    refuses=(sample(_XP, cell_clip=-1.0),),
     slope=Op("lstmp_grad", LstmpGrad),
 )

@@ -161,7 +161,6 @@ define(
         sample({"X": [normal(2, 3), normal(2, 3)]}, axis=1),
         sample({"X": [normal(4)] * 3}, axis=-1),
     ),
-    refuses=(sample({"X": [normal(2, 3), normal(3, 2)]}),),
     slope=slope(
         "d_y",
         "d_x",
@@ -201,11 +200,7 @@ define(
     lod=no_sequences,
     parts=_layers("X", "Y"),
     samples=(sample({"X": normal(2, 3)}, num=2), sample({"X": normal(2, 3, 2)}, axis=-2, num=3)),
-    refuses=(
-        sample({"X": normal(2, 3)}, num=3),
-        sample({"X": normal(2, 3)}, axis=2, num=2),
-        sample({"X": normal(3)}, num=3),
-    ),
+    refuses=(sample({"X": normal(2, 3)}, axis=2, num=2),),
     slope=slope("d_y", "d_x", shape=unstack_grad_shape, parts=_layers("X@GRAD", "Y@GRAD")),
 )
 

@@ -56,7 +56,6 @@ define(
         sample({"X": normal(2, 3, 4, 3)}, axis=1, indexes=[0]),
         sample({"X": normal(2, 3, 2, 4)}, axis=3, indexes=[2, 0]),
     ),
-    refuses=(sample({"X": normal(2, 3, 4, 3)}, axis=1, indexes=[3]),),
 )
 
 
@@ -97,6 +96,5 @@ define(
     ),
     formula=cvm,
     samples=(sample(_COUNTED), sample(_COUNTED, use_cvm=False)),
-    refuses=(sample({**_COUNTED, "CVM": uniform(3, 3)}), sample({**_COUNTED, "X": uniform(3, 2)})),
     slope=Op("cvm_grad", CvmGrad, formula=cvm_grad),
 )

@@ -71,18 +71,6 @@ define(
     ),
     in_place={"StatPosOut": "StatPos", "StatNegOut": "StatNeg"},
     samples=(_auc_sample(0), _auc_sample(1), _auc_sample(3)),
-    refuses=(
-        sample(
-            {
-                "Predict": uniform(4, 2),
-                "Label": integers(4, 1, high=2),
-                "StatPos": integers(5, high=1),
-                "StatNeg": integers(5, high=1),
-            },
-            num_thresholds=7,
-            slide_steps=0,
-        ),
-    ),
 )
 
 
@@ -183,9 +171,5 @@ define(
             {**_RANKED, "Weight": uniform(9, 1), **dict.fromkeys(_PAIRS_BEFORE, uniform(1))},
             column=0,
         ),
-    ),
-    refuses=(
-        sample(_RANKED, column=2),
-        sample({**_RANKED, _PAIRS_BEFORE[0]: uniform(1)}),
     ),
 )

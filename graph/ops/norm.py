@@ -177,7 +177,6 @@ define(
         sample({"X": normal(4, 3, 2, 2), **STATISTICS}, is_test=True),
         sample({"X": normal(4, 3, 2, 2), **STATISTICS}, use_global_stats=True),
     ),
-    refuses=(sample({"X": normal(4, 2, 2, 2), **STATISTICS}),),
     slope=differentiable(_SLOPE, _SECOND, formula=twice(_from_x, _SLOPE, _SECOND)),
 )
 
@@ -265,7 +264,6 @@ define(
         sample({"X": normal(2, 3, 4), "Scale": normal(4), "Bias": normal(4)}, begin_norm_axis=2),
         sample({"X": normal(2, 3, 4)}),
     ),
-    refuses=(sample({"X": normal(4, 6), "Scale": normal(5)}),),
     slope=differentiable(
         _SLOPE_BY_ROW,
         _SECOND_BY_ROW,

@@ -103,10 +103,6 @@ define(
     lod=no_sequences,
     scalar=lambda x, target, *, share: e.where(target > 0, share * target * (e.log(target) - x), 0),
     samples=tuple(sample(_DIVERGING, reduction=name) for name in _REDUCTIONS),
-    refuses=(
-        sample({"X": normal(4, 3), "Target": normal(3, 4)}),
-        sample(_DIVERGING, reduction="average"),
-    ),
     aligned=_reduced,
     counts=_share,
     slope=slope(
@@ -248,10 +244,6 @@ define(
         sample(_WEIGHTED, sigma=2.0),
         sample({"X": normal(2, 3, 2), "Y": normal(2, 3, 2)}, sigma=0.7),
     ),
-    refuses=(
-        sample({"X": normal(3), "Y": normal(3)}),
-        sample(_APART, sigma=0.0),
-    ),
     aligned=_by_row,
     slope=slope(
         "inside_weight outside_weight diff d_out",
@@ -314,7 +306,6 @@ define(
         sample({"X": uniform(4, 3)}, epsilon=0.1),
         sample({"X": uniform(2, 4, 3), "PriorDist": distribution(1, 3)}, epsilon=0.3),
     ),
-    refuses=(sample({"X": uniform(4, 3), "PriorDist": distribution(1, 4)}),),
     slope=slope(
         "d_out",
         "d_x",

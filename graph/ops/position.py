@@ -46,7 +46,7 @@ define(
         sample({"X": normal(2, 5, 2)}, alpha=0.5, beta=2.0),
         sample({"X": normal(5, 4), "X@LOD": [offsets(2, 0, 3)]}, alpha=0.5, beta=2.0),
     ),
-    refuses=(sample({"X": normal(2, 3, 3)}), sample({"X": normal(2, 4)})),
+    refuses=(sample({"X": normal(2, 4)}),),
     slope=slope(
         "d_out",
         "d_x",

@@ -26,7 +26,6 @@ define(
         sample({"X": normal(4), "Y": normal(4)}),
         sample({"X": normal(3, 4), "Y": normal(3, 4)}),
     ),
-    refuses=(sample({"X": normal(2, 3, 4), "Y": normal(2, 3, 4)}),),
     slope=Op("dot_grad", BinaryGrad),
 )
 
@@ -53,7 +52,6 @@ define(
         sample({"Input": normal(3, 5), "X": normal(3, 4), "Y": normal(4, 5)}),
         sample({"Input": normal(1, 5), "X": normal(3, 4), "Y": normal(4, 5)}, Alpha=0.5, Beta=-2.0),
     ),
-    refuses=(sample({"Input": normal(2, 5), "X": normal(3, 4), "Y": normal(4, 5)}),),
     slope=slope("input x y d_out", "d_input d_x d_y"),
 )
 
@@ -206,10 +204,6 @@ define(
     ),
     formula=conv_shift,
     samples=(sample({"X": normal(2, 5), "Y": normal(2, 3)}),),
-    refuses=(
-        sample({"X": normal(2, 5), "Y": normal(2, 2)}),
-        sample({"X": normal(2, 3), "Y": normal(2, 5)}),
-    ),
     slope=Op("conv_shift_grad", BinaryGrad),
 )
 

@@ -117,7 +117,6 @@ define(
         sample({"X": normal(4, 5)}, is_test=True, dropout_prob=0.3),
         sample({"X": normal(4, 5)}, dropout_implementation="upscale_in_train", seed=5),
     ),
-    refuses=(sample({"X": normal(4, 5)}, dropout_prob=1.5),),
     slope=Op(
         "dropout_grad",
         DropoutGrad,

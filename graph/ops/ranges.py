@@ -35,7 +35,6 @@ define(
         sample(shape=[2, 2], value=[1.0, 2.0, 3.0, 4.0]),
         sample(shape=[2], value=[1.0, -2.0], dtype=int(VarType.INT64)),
     ),
-    refuses=(sample(shape=[3], value=[1.0]),),
 )
 
 
@@ -91,7 +90,6 @@ define(
         sample({"Start": normal(1), "Stop": normal(1)}, num=5),
         sample({"Start": normal(1), "Stop": normal(1)}, num=1),
     ),
-    refuses=(sample({"Start": normal(1), "Stop": normal(1)}, num=0),),
 )
 
 
@@ -187,7 +185,6 @@ define(
         sample({"X": [normal(2), normal(3)]}),
         sample({"X": [normal(2), normal(1), normal(4)]}),
     ),
-    refuses=(sample({"X": [normal(2), normal(3, 1)]}),),
     slope=slope("x d_out", "d_x"),
 )
 

@@ -24,7 +24,7 @@ define(
     ),
     grad=Grad("flip", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}),
     samples=(sample({"X": normal(3, 4)}, dims=[0]), sample({"X": normal(2, 3, 4)}, dims=[-1, 0])),
-    refuses=(sample({"X": normal(3, 4)}, dims=[2]), sample({"X": normal(3)}, dims=[0, -1])),
+    refuses=(sample({"X": normal(3, 4)}, dims=[2]),),
 )
 
 
@@ -45,10 +45,7 @@ define(
         sample({"X": normal(3, 4)}, shifts=[1], dims=[0]),
         sample({"X": normal(2, 3, 5)}, shifts=[-7, 1], dims=[-1, 1]),
     ),
-    refuses=(
-        sample({"X": normal(3, 4)}, shifts=[1], dims=[2]),
-        sample({"X": normal(3, 4)}, shifts=[1, 2], dims=[0]),
-    ),
+    refuses=(sample({"X": normal(3, 4)}, shifts=[1], dims=[2]),),
     slope=slope("x d_out", "d_x"),
 )
 
@@ -111,11 +108,7 @@ define(
         "C % (blocksize * blocksize) == 0; channels do not divide by the square of blocksize",
     ),
     samples=(sample({"X": normal(2, 8, 2, 4)}, blocksize=2),),
-    refuses=(
-        sample({"X": normal(2, 8, 3, 4)}, blocksize=2),
-        sample({"X": normal(2, 3, 4, 4)}, blocksize=2),
-        sample({"X": normal(2, 4, 4, 4)}, blocksize=1),
-    ),
+    refuses=(sample({"X": normal(2, 8, 3, 4)}, blocksize=2),),
     slope=slope("x d_out", "d_x"),
 )
 
@@ -132,7 +125,6 @@ define(
     ShuffleChannel,
     Sized("X [N C H W] -> Out", _GROUPS),
     samples=(sample({"X": normal(2, 6, 2, 3)}, group=2),),
-    refuses=(sample({"X": normal(2, 6, 2, 3)}, group=4), sample({"X": normal(2, 6)}, group=2)),
     slope=slope("d_out", "d_x", shape=Sized("Out@GRAD [N C H W] -> X@GRAD", _GROUPS)),
 )
 
@@ -153,10 +145,6 @@ define(
     samples=(
         sample({"X": normal(6, 5, 2, 1)}, seg_num=3, shift_ratio=0.3),
         sample({"X": normal(2, 3, 1, 2)}, seg_num=1),
-    ),
-    refuses=(
-        sample({"X": normal(5, 4, 2, 2)}, seg_num=2),
-        sample({"X": normal(4, 4, 2, 2)}, seg_num=2, shift_ratio=0.6),
     ),
     slope=slope("d_out", "d_x", shape=Sized("Out@GRAD [N C H W] -> X@GRAD", *_FRAMES)),
 )

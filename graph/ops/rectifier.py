@@ -172,12 +172,6 @@ define(
         sample({"X": normal(4, 3, away_from=(0.0,)), "Alpha": normal(3)}, mode="channel"),
         sample({"X": _IMAGE, "Alpha": normal(1, 3, 2, 2)}, mode="element"),
     ),
-    refuses=(
-        sample({"X": _IMAGE, "Alpha": normal(3)}),
-        sample({"X": _IMAGE, "Alpha": normal(2)}, mode="channel"),
-        sample({"X": _IMAGE, "Alpha": normal(3)}, mode="element"),
-        sample({"X": _IMAGE, "Alpha": normal(1)}, mode="each"),
-    ),
     slope=slope(
         "x alpha d_out",
         "d_x d_alpha",
@@ -219,10 +213,6 @@ define(
     samples=(
         sample({"X": normal(2, 6, 3, 2)}, groups=2),
         sample({"X": normal(2, 3, 2, 6)}, groups=3, axis=-1),
-    ),
-    refuses=(
-        sample({"X": normal(2, 6, 3, 2)}, groups=4),
-        sample({"X": normal(2, 6)}, groups=2),
     ),
     slope=slope("x out d_out", "d_x"),
 )

@@ -56,7 +56,6 @@ define(
     ),
     in_place={"Out": "X"},
     samples=(sample({"X": [normal(3, 4), normal(3, 4), normal(3, 4)]}), sample({"X": [normal(5)]})),
-    refuses=(sample({"X": [normal(3, 4), normal(4, 3)]}),),
 )
 
 

@@ -182,16 +182,6 @@ define(
             no_trans=True,
         ),
     ),
-    refuses=(
-        sample({"Input": normal(2, 3, 6, 8), **_AT, "Trans": _MOVES}, **_BINS, output_dim=4),
-        sample({"Input": normal(2, 4, 6, 8), **_AT, "Trans": _MOVES}, **_BINS, output_dim=4),
-        sample(
-            {"Input": normal(2, 3, 6, 8), **_AT, "Trans": _MOVES},
-            **_BINS,
-            output_dim=3,
-            part_size=[2, 3],
-        ),
-    ),
     slope=slope("input rois rois_at trans top_count d_output", "d_input d_trans"),
 )
 

@@ -50,7 +50,6 @@ define(
         sample({"X": _ROWS, "Z": _ROWS, **_PARAMETERS}),
         sample({"X": normal(2, 3, 4), "Z": normal(2, 3, 4)}, begin_norm_axis=2),
     ),
-    refuses=(sample({"X": _ROWS, "Z": _LONE, **_PARAMETERS}),),
 )
 define(
     NORM_GRAD_ADD,
@@ -61,5 +60,4 @@ define(
     ),
     formula=_layer_norm_grad_add,
     samples=(sample({**_SLOPES, **_PARAMETERS}), sample(_SLOPES)),
-    refuses=(sample({**_SLOPES, "Addend": _LONE}),),
 )

@@ -61,6 +61,5 @@ define(
         sample({"X": normal(2, 6, 2, 2)}, alpha=0.5),
         sample({"X": normal(2, 2, 2, 4)}, n=3, beta=0.5, k=1.0, alpha=0.1, data_format="NHWC"),
     ),
-    refuses=(sample({"X": normal(2, 6, 2, 2)}, n=4),),
     slope=Op("lrn_grad", LrnGrad, formula=lrn_grad),
 )

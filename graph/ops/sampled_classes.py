@@ -171,12 +171,6 @@ define(
             **_FIXED,
         ),
     ),
-    refuses=(
-        sample(_X, num_total_classes=5, num_neg_samples=3),
-        sample(_X, num_total_classes=6, num_neg_samples=3, sampler=2),
-        sample(_X, num_total_classes=6, num_neg_samples=3, sampler=3),
-        sample(_X, num_total_classes=6, num_neg_samples=2, custom_neg_classes=[0, 6]),
-    ),
     slope=Op("nce_grad", NceGrad, formula=nce_gradient),
 )
 define(
@@ -194,15 +188,6 @@ define(
         sample({**_SCORES, "SampleWeight": uniform(4, 1)}, **_SHARES),
         sample(_SCORES, sampler=LOG_UNIFORM, **_SHARES),
         sample({**_SCORES, "CustomDistProbs": distribution(6)}, sampler=CUSTOM, **_SHARES),
-    ),
-    refuses=(
-        sample({**_SCORES, "Input": normal(4)}, **_SHARES),
-        sample({**_SCORES, "SampleLabels": integers(4, 6, high=6)}, **_SHARES),
-        sample({**_SCORES, "SampleLabels": normal(4, 5)}, **_SHARES),
-        sample({**_SCORES, "Cost@GRAD": normal(3, 1)}, **_SHARES),
-        sample({**_SCORES, "SampleWeight": uniform(3, 1)}, **_SHARES),
-        sample(_SCORES, sampler=CUSTOM, **_SHARES),
-        sample(_SCORES, **{**_SHARES, "num_neg_samples": 6}),
     ),
 )
 
@@ -264,10 +249,6 @@ define(
     samples=(
         sample(_GIVEN, use_customized_samples=True, num_samples=3),
         sample({"Logits": normal(3, 6), "Labels": integers(3, 2, high=6)}, num_samples=4),
-    ),
-    refuses=(
-        sample({"Logits": normal(3, 6), "Labels": integers(3, 2, high=6)}, num_samples=7),
-        sample(_GIVEN, num_samples=3, uniq=False),
     ),
     slope=Op(
         "sample_logits_grad",

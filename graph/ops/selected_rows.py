@@ -80,7 +80,6 @@ define(
             height=7,
         ),
     ),
-    refuses=(sample({"Ids": normal(4), "Out@GRAD": normal(4, 3)}, height=7),),
 )
 
 

@@ -103,7 +103,6 @@ define(
         ),
         sample({"X": normal(6, 2, 2), "X@LOD": [offsets(1, 2), offsets(2, 3, 1)]}),
     ),
-    refuses=(sample({"X": normal(5, 3), "X@LOD": [_LENGTHS]}, pooltype="MEDIAN"),),
     slope=Op("sequence_pool_grad", SequencePoolGrad),
 )
 

@@ -172,7 +172,7 @@ define(
     lod=level_from("lod_reshaped", "Out", X="X@LOD", Rows="X"),
     formula=lambda a: {"out": a.x.reshape(-1, a.new_dim)},
     samples=(sample({"X": normal(4, 6)}, new_dim=3), sample({"X": normal(4, 3)}, new_dim=6)),
-    refuses=(sample({"X": normal(4, 6)}, new_dim=5), sample({"X": normal(4, 6)}, new_dim=0)),
+    refuses=(sample({"X": normal(4, 6)}, new_dim=5),),
     slope=slope("x d_out", "d_x"),
 )
 
@@ -208,7 +208,6 @@ define(
     ),
     formula=sequence_scatter,
     samples=(sample({**_SCATTER, "Updates": normal(5, 1)}),),
-    refuses=(sample({**_SCATTER, "X": normal(2, 3), "Updates": normal(5, 1)}),),
     slope=slope(
         "ids updates d_out ids_lod",
         "d_updates d_x",

@@ -78,7 +78,7 @@ class _Scope:
     """What names stand for in the expressions of one op; ``sizes`` has words, and whole attributes."""
 
     def __init__(self, op: Inference, names: Iterable[str]) -> None:
-        self.op, self.words = op, dict[str, Any]()  # what statements have told
+        self.op, self.words = op, dict[str, Any]()  # of statements
         self.sizes = {name: op.attrs[name] for name in names if name in op.attrs}
 
     def __call__(self, name: str) -> Any:
@@ -127,7 +127,7 @@ class Statement:
             value = [value] * len(self.words)
         words = dict(zip(self.words, value, strict=True))
         scope.words.update(words)
-        scope.sizes.update((word, plain(told)) for word, told in words.items())
+        scope.sizes.update((word, plain(size)) for word, size in words.items())
 
 
 def by_use(slot: str, rule: ShapeRule, other: ShapeRule) -> ShapeRule:

@@ -105,7 +105,6 @@ define(
         sample({"X": normal(6, 3), **STATISTICS, "Stats": _STATS}),
         sample({"X": normal(4, 2, 2, 3), **STATISTICS, "Stats": _STATS}, data_layout="NHWC"),
     ),
-    refuses=(sample({"X": normal(4, 3), **STATISTICS, "Stats": uniform(6)}),),
 )
 
 

@@ -289,11 +289,6 @@ define(
         sample({**_CLASSES, "Label": integers(4, high=6)}, num_classes=6),
         sample(_CUSTOM, num_classes=5),
     ),
-    refuses=(
-        sample(_CLASSES, num_classes=1),
-        sample(_CLASSES, num_classes=9),
-        sample({**_CLASSES, "PathCode": integers(4, 3, high=2)}, num_classes=6),
-    ),
     slope=slope("x w label path_table path_code bias pre_out d_out", "d_x d_w d_bias"),
 )
 define(
@@ -310,12 +305,5 @@ define(
     samples=(
         sample({**_COSTS, "Label": integers(4, 1, high=6)}, num_classes=6, height=5),
         sample({**_CUSTOM_WAY, **_COSTS}, num_classes=5, height=5),
-    ),
-    refuses=(
-        sample({**_COSTS, "Label": integers(3, 1, high=6)}, num_classes=6, height=5),
-        sample({**_COSTS, "Label": integers(4, 1, high=6)}, num_classes=9, height=8),
-        sample({**_COSTS, "Label": integers(4, 1, high=6), "X": normal(4)}, num_classes=6),
-        sample({**_CUSTOM_WAY, **_COSTS, "PreOut": uniform(4, 2, low=0.1)}, num_classes=5),
-        sample({**_CUSTOM_WAY, **_COSTS, "Out@GRAD": normal(3, 1)}, num_classes=5),
     ),
 )

@@ -56,21 +56,5 @@ define(
             dilations=[1, 3],
         ),
     ),
-    refuses=(
-        sample(
-            {"X": normal(1, 2, 2, 2)},
-            kernel_sizes=[3, 3],
-            strides=[1, 1],
-            paddings=[0, 0, 0, 0],
-            dilations=[1, 1],
-        ),
-        sample(
-            {"X": normal(1, 2, 4, 4)},
-            kernel_sizes=[3, 3],
-            strides=[0, 1],
-            paddings=[0, 0, 0, 0],
-            dilations=[1, 1],
-        ),
-    ),
     slope=Op("unfold_grad", UnfoldGrad),
 )

@@ -117,10 +117,6 @@ define(
         sample({"X": normal(4, 5), "Y": normal(2, 3)}, pad_value=1.5),
         sample({"X": normal(2, 3), "Y": normal(2, 3)}),
     ),
-    refuses=(
-        sample({"X": normal(2, 3), "Y": normal(2, 4)}),
-        sample({"X": normal(2, 3), "Y": normal(2)}),
-    ),
     slope=slope("y d_out", "d_y"),
 )
 

@@ -69,9 +69,5 @@ define(
         sample({**_YOLO, "GTScore": uniform(2, 3)}, **_MAP, ignore_thresh=0.3, scale_x_y=1.2),
         sample(_YOLO, **_ANCHORS, anchor_mask=[1, 2], use_label_smooth=False),
     ),
-    refuses=(
-        sample(_YOLO, **_ANCHORS, anchor_mask=[1]),
-        sample(_YOLO, **_ANCHORS, anchor_mask=[1, 3]),
-    ),
     slope=Op("yolov3_loss_grad", YoloLossGrad),
 )

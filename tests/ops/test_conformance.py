@@ -387,7 +387,7 @@ def misfits(op: Op, rule: Sized, specs: Specs) -> list[tuple[str, Spec]]:
     """Return operands, each with a spec in its place that does not fit the line of the op's shape rule."""
     forms = {slot: form.split() for slot, form in rule.forms.items() if specs.get(slot)}
     words = [word for slot, form in forms.items() for word in set(form) for _ in specs[slot]]
-    told = {word for statement in rule.statements for word in statement.words}
+    defined = {word for statement in rule.statements for word in statement.words}
     wrong = []
     for slot, dtype, like, *_ in rule.operands:
         if not specs.get(slot):
@@ -397,16 +397,18 @@ def misfits(op: Op, rule: Sized, specs: Specs) -> list[tuple[str, Spec]]:
             other = VarType.INT64 if spec.dtype in FLOATS else VarType.FP64
             wrong.append((slot, spec._replace(dtype=other)))
         several = [i for i, word in enumerate(form) if word == "..." or word[0] == "*"]
-        if form and all(form[i][1:] in told or words.count(form[i]) > 1 for i in several):
+        if form and all(form[i][1:] in defined or words.count(form[i]) > 1 for i in several):
             wrong.append((slot, spec._replace(shape=(*spec.shape, 1, 1))))
         for i, word in enumerate(form[: several[0] + 1] if several else form):
             fixed = (
                 not word.rstrip("'").isidentifier()
-                or word in {*op.attrs, *told}
+                or word in {*op.attrs, *defined}
                 or words.count(word) > 1
             )
             if i in several:
-                fixed = (word[1:] in told or words.count(word) > 1) and len(spec.shape) >= len(form)
+                fixed = (word[1:] in defined or words.count(word) > 1) and len(spec.shape) >= len(
+                    form
+                )
             if fixed and word != "1?":
                 shape = (*spec.shape[:i], spec.shape[i] + 1, *spec.shape[i + 1 :])
                 wrong.append((slot, spec._replace(shape=shape)))
@@ -455,6 +457,7 @@ def strange(op: Op, specs: Specs, attrs: dict[str, Any]) -> Iterator[tuple[Specs
         spec, shape = of[0], of[0].shape
         yield {k: v for k, v in specs.items() if k != slot}, attrs
         yield {**specs, slot: [*of, *of]}, attrs
+        yield {**specs, slot: of[:1]}, attrs
         shapes = [(), shape[:-1], (*shape, 2), (2, *shape), *((1,) * n for n in range(1, 8))]
         for i, n in enumerate(shape):
             shapes += [(*shape[:i], k, *shape[i + 1 :]) for k in (-1, 0, 1, n - 1, n + 1, 3, 99)]
