@@ -8,7 +8,7 @@ from ...strategies.types import VarType
 from .lod import no_sequences
 from .operands import Input, Inputs, Offsets, Operands, Output, Positive, Unary, named
 from .registry import Grad, Inference, Op, Spec, Specs, define, in_steps
-from .rules import hold_integers, normal_axis, of_shape, same, sizes_read
+from .rules import hold_integers, of_shape, same, sizes_read
 from .samples import integers, lengths, normal, offsets, sample
 from .shapes import Sized
 
@@ -304,15 +304,7 @@ define(
 )
 
 
-def arg_shape(op: Inference) -> Mapping[str, Specs]:
-    """``axis`` goes (or becomes 1 with keepdims); the result is int64."""
-    shape = list(op.shape("X"))
-    axis = normal_axis(op, op.attr("axis"), len(shape))
-    dtype = VarType.INT64 if op.attr("dtype") < 0 else VarType(op.attr("dtype"))
-    op.require(dtype in (VarType.INT32, VarType.INT64), "dtype must be int32 or int64")
-    op.require(shape[axis] != 0, f"there is no element along axis {axis}")
-    dims = shape[:axis] + ([1] if op.attr("keepdims") else []) + shape[axis + 1 :]
-    return {"Out": Spec(tuple(dims) or (1,), dtype)}
+_INDICES = (int(VarType.INT32), int(VarType.INT64))
 
 
 class ArgExtreme(Unary):
@@ -325,7 +317,14 @@ for _name in ("arg_max", "arg_min"):
     define(
         _name,
         ArgExtreme,
-        arg_shape,
+        Sized(
+            "X -> Out kind [*left]",
+            f"dtype in {(-1, *_INDICES)}; dtype must be int32 or int64",
+            f"kind = dtype if dtype in {_INDICES} else {_INDICES[-1]}",
+            "at = front(axis, X)",
+            "X[at] != 0; there is no element along axis",
+            "left = X[:at] + (1,) * keepdims + X[at + 1 :] or (1,)",
+        ),
         lod=no_sequences,
         samples=(
             sample({"X": normal(3, 4)}),

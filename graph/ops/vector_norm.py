@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import sys
 from typing import Any, cast
 
 from . import expr as e
@@ -22,8 +22,7 @@ from .operands import (
     named,
 )
 from .reduction import Reduce, ReduceGradOfOut, reduce_shape
-from .registry import Inference, Op, Specs, define, slope
-from .rules import merge_dims, normal_axis, of_shape
+from .registry import Op, define, slope
 from .samples import normal, sample
 from .shapes import Sized
 
@@ -133,16 +132,6 @@ def slope_of_size(x: Array, p: float, size: Array, d: Array) -> Array:
     return d * f.sign(x) * share ** (p - 1)
 
 
-def p_norm_shape(op: Inference) -> Mapping[str, Specs]:
-    """The axis goes, or becomes 1; of a vector the result has one element."""
-    x, order = op.spec("X"), op.attr("porder")
-    axis = normal_axis(op, op.attr("axis"), len(x.shape))
-    op.require(0 < order < math.inf, f"porder must be above 0 and finite, is {order}")
-    middle = (1,) if op.attr("keepdim") else ()
-    shape = (*x.shape[:axis], *middle, *x.shape[axis + 1 :])
-    return {"Out": of_shape(shape or (1,), x)}
-
-
 class PNorm(Unary):
     porder: float = 2.0
     axis: int = -1
@@ -171,14 +160,19 @@ def p_norm_grad(a: PNormGrad) -> f.Results:
 define(
     "p_norm",
     PNorm,
-    p_norm_shape,
+    Sized(
+        "X -> Out [*left]",
+        f"0 < porder <= {sys.float_info.max}; porder must be above 0 and finite",
+        "at = front(axis, X)",
+        "left = X[:at] + (1,) * keepdim + X[at + 1 :] or (1,)",
+    ),
     formula=p_norm,
     samples=(
         sample({"X": normal(3, 4)}),
         sample({"X": normal(2, 3, 2)}, porder=3.0, axis=1, keepdim=True),
         sample({"X": normal(5)}, porder=1.0, axis=0),
     ),
-    refuses=(sample({"X": normal(3, 4)}, axis=2), sample({"X": normal(3, 4)}, porder=0.0)),
+    refuses=(sample({"X": normal(3, 4)}, axis=2),),
     slope=Op("p_norm_grad", PNormGrad, formula=p_norm_grad),
 )
 
@@ -224,16 +218,6 @@ define(
 )
 
 
-def dist_shape(op: Inference) -> Mapping[str, Specs]:
-    """One number; X and Y are broadcast."""
-    x, y = op.spec("X"), op.spec("Y")
-    op.require(x.dtype == y.dtype, "X and Y must have one dtype")
-    pairs = zip(reversed(x.shape), reversed(y.shape), strict=False)
-    fits = all(1 in (n, m) or merge_dims(n, m) is not None for n, m in pairs)
-    op.require(fits, "X and Y must have sizes that broadcast")
-    return {"Out": of_shape((1,), x)}
-
-
 class Dist(Binary):
     p: float = 2.0
 
@@ -264,14 +248,17 @@ def _spread(x: Array, like: Array) -> Array:
 define(
     "dist",
     Dist,
-    dist_shape,
+    Sized(
+        "X, Y as X -> Out [1]",
+        "every(1 in (n, m) or n == m for n, m in zip(X[::-1], Y[::-1])); "
+        "X and Y must have sizes that broadcast",
+    ),
     formula=dist,
     samples=(
         sample({"X": normal(3, 4), "Y": normal(3, 4)}),
         sample({"X": normal(2, 3, 4), "Y": normal(3, 1)}, p=3.0),
         sample({"X": normal(3, 1), "Y": normal(4)}, p=math.inf),
     ),
-    refuses=(sample({"X": normal(3, 4), "Y": normal(3, 5)}),),
     slope=Op("dist_grad", DistGrad, formula=dist_grad),
 )
 

@@ -395,6 +395,7 @@ def misfits(op: Op, rule: Sized, specs: Specs) -> list[tuple[str, Spec]]:
         (spec, *others), form = specs[slot], forms.get(slot, [])
         if (dtype or specs.get(like)) and (slot != like or others):
             other = VarType.INT64 if spec.dtype in FLOATS else VarType.FP64
+            other = VarType.BOOL if dtype == "numbers" else other
             wrong.append((slot, spec._replace(dtype=other)))
         several = [i for i, word in enumerate(form) if word == "..." or word[0] == "*"]
         if form and all(form[i][1:] in defined or words.count(form[i]) > 1 for i in several):
