@@ -17,7 +17,7 @@ from .lod_levels import bounds, parts
 from .operands import Array, Input, Offsets, Operands, Output, Positive
 from .registry import Inference, define
 from .rules import check_classes, merge_dims
-from .samples import offsets, sample, table, uniform
+from .samples import offsets, sample, table
 from .shapes import Sized, counted
 
 _FINE = 5  # steps of an outline in a pixel: middles of pixels are points of this grid

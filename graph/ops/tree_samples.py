@@ -8,7 +8,7 @@ from ...strategies.types import INTEGERS, VarType
 from .lod import no_sequences
 from .operands import Input, Operands, Output
 from .registry import define
-from .samples import integers, normal, sample, table
+from .samples import integers, sample, table
 from .shapes import Sized
 
 
