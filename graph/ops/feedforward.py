@@ -13,23 +13,8 @@ from typing import Any, Literal
 from .attention import NO_DROPOUT, draws_by_row
 from .operands import Input, Operands, Output
 from .registry import Op, define
-from .rules import grads_like
 from .samples import normal, sample
 from .shapes import Sized
-
-# ``dropout1`` and ``dropout2`` hold a dropout's attributes and, as ``name``, the variable it wrote (see
-# ``attention.py``); ``approximate`` is gelu's. X is flattened to rows after ``x_num_col_dims`` dimensions.
-_READ = (
-    "X",
-    "Linear1Weight",
-    "Linear1Bias?",
-    "Linear2Weight",
-    "Linear2Bias?",
-    "Ln1Scale?",
-    "Ln1Bias?",
-    "Residual?",
-)
-_SLOTS = tuple(slot.rstrip("?") for slot in _READ)
 
 
 def _operands(*lead: int, **more: Any) -> dict[str, Any]:
@@ -42,6 +27,8 @@ _NORM = {"Ln1Scale": normal(3), "Ln1Bias": normal(3)}
 _NO_BIAS = {slot: d for slot, d in _operands(6).items() if "Bias" not in slot}
 
 
+# ``dropout1`` and ``dropout2`` hold a dropout's attributes and, as ``name``, the variable it wrote (see
+# ``attention.py``); ``approximate`` is gelu's. X is flattened to rows after ``x_num_col_dims`` dimensions.
 class FusedFeedforward(Operands):
     x: Input
     linear1_weight: Input
@@ -107,7 +94,5 @@ define(
             dropout2={**NO_DROPOUT, "is_test": True, "dropout_prob": 0.2},
         ),
     ),
-    slope=Op(
-        "fused_feedforward_grad", FusedFeedforwardGrad, grads_like(*_SLOTS), by_place=draws_by_row
-    ),
+    slope=Op("fused_feedforward_grad", FusedFeedforwardGrad, by_place=draws_by_row),
 )

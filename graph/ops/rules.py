@@ -33,15 +33,6 @@ def as_declared(op: Inference) -> Mapping[str, Specs]:
     return {}
 
 
-def grads_like(*sources: str) -> ShapeRule:
-    """``S@GRAD`` has the shape and dtype of ``S``, for every source slot that is in use."""
-
-    def rule(op: Inference) -> Mapping[str, Specs]:
-        return {f"{source}@GRAD": op.specs(source) for source in sources if op.has(source)}
-
-    return rule
-
-
 def merge_dims(a: int, b: int) -> int | None:
     """Return the size two dimensions agree on (-1 agrees with anything), or None."""
     if a == b or b == -1:
