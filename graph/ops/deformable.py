@@ -15,7 +15,7 @@ from .operands import Array, Input, Operands, Output, Positive
 from .registry import define, slope
 from .samples import Draw, normal, sample, uniform
 from .sampling import neighbours
-from .shapes import Sized
+from .shapes import Sized, numbers
 
 
 class DeformableConvV1(Operands):
@@ -103,9 +103,8 @@ for _v1 in (True, False):
             "Input [N C H W], Filter [O I kh kw], Offset [N 2*taps rows columns], Mask [N taps rows columns] "
             "-> Output [N O rows columns]",
             "len(Input) == len(Filter) == 4; Input must be [N, C, H, W] and Filter [O, C / groups, kh, kw]",
-            "len(strides) == 2 and min(strides) > 0; strides must be a pair above 0",
-            "len(dilations) == 2 and min(dilations) > 0; dilations must be a pair above 0",
-            "len(paddings) == 2 and min(paddings) >= 0; paddings must be a pair, none below 0",
+            *numbers(2, 1, "strides", "dilations"),
+            *numbers(2, 0, "paddings"),
             "Input[1] == Filter[1] * groups; Filter takes other channels than Input has",
             "Filter[0] % groups == 0; filters do not split in groups",
             "Input[1] % deformable_groups == 0; channels do not split in deformable_groups",

@@ -16,7 +16,7 @@ from .lod import no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, Positive, named
 from .registry import define, slope
 from .samples import normal, offsets, sample, table, uniform
-from .shapes import Sized
+from .shapes import Sized, numbers
 
 _NEAR = 1e-4  # numbers that differ by less are equal, of those that a perspective makes
 
@@ -148,8 +148,7 @@ define(
         "Input floats [N C H W], ROIs as Input [R 4], Trans as Input "
         "-> TopCount [R output_dim pooled_height pooled_width], "
         "Output [R output_dim pooled_height pooled_width]",
-        "len(group_size) == 2 and min(group_size) > 0; group_size must be two numbers above 0",
-        "len(part_size) == 2 and min(part_size) > 0; part_size must be two numbers above 0",
+        *numbers(2, 1, "group_size", "part_size"),
         "C >= output_dim * prod(group_size); Input must have output_dim x group_size channels",
         "no_trans or Trans == (ROIs[0], *Trans[1:2], *part_size); "
         "Trans must be [R, channels, rows, columns], of part_size",

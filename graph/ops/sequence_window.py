@@ -17,7 +17,7 @@ from .operands import Array, Input, Offsets, Operands, Output, Positive, named
 from .registry import Op, define, slope
 from .samples import integers, normal, offsets, sample
 from .sequence import bounds_of_rows
-from .shapes import Sized, in_sequences, rows_or_padded
+from .shapes import Sized, in_sequences, numbers, rows_or_padded
 
 _LENGTHS = offsets(2, 0, 3)
 
@@ -215,9 +215,8 @@ define(
         "X floats [B C height width] -> Out [patches elements]",
         "Y is None; patches of images of several sizes (Y) are not built",
         "len(X) == 4; X must hold images [B, C, height, width]",
-        "len(kernels) == 2 and min(kernels) > 0; kernels must be two above 0",
-        "len(strides) == 2 and min(strides) > 0; strides must be two above 0",
-        "len(paddings) == 4 and min(paddings) >= 0; paddings must be four, none below 0",
+        *numbers(2, 1, "kernels", "strides"),
+        *numbers(4, 0, "paddings"),
         "rooms = [n + a + b for n, a, b in zip(X[2:], paddings[:2], paddings[2:])]",
         "counts = [(n - k) // step + 1 for n, k, step in zip(rooms, kernels, strides)]",
         "every(count > 0 for count in counts); the kernel exceeds the padded images",

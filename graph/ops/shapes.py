@@ -131,6 +131,15 @@ class Statement:
         scope.sizes.update((word, plain(size)) for word, size in words.items())
 
 
+def numbers(count: int, least: int, *attributes: str) -> list[str]:
+    """Return the conditions that attributes are so many numbers, from ``least`` on."""
+    return [
+        f"len({name}) == {count} and min({name}) >= {least}; "
+        f"{name} must be {count} numbers from {least} on"
+        for name in attributes
+    ]
+
+
 def by_use(slot: str, rule: ShapeRule, other: ShapeRule) -> ShapeRule:
     """Return the rule that is one where an input slot is in use, and another one where it is not."""
     return lambda op: (rule if op.has(slot) else other)(op)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .operands import Input, Operands, Output
 from .registry import Op, define
 from .samples import normal, sample
-from .shapes import Sized
+from .shapes import Sized, numbers
 
 
 class Unfold(Operands):
@@ -30,10 +30,8 @@ define(
     Sized(
         "X [N C H W] -> Y [N columns windows]",
         "len(X) == 4; X must have 4 dimensions",
-        "len(kernel_sizes) == 2 and min(kernel_sizes) > 0; kernel_sizes must be two above 0",
-        "len(strides) == 2 and min(strides) > 0; strides must be two above 0",
-        "len(dilations) == 2 and min(dilations) > 0; dilations must be two above 0",
-        "len(paddings) == 4 and min(paddings) >= 0; paddings must be four, none below 0",
+        *numbers(2, 1, "kernel_sizes", "strides", "dilations"),
+        *numbers(4, 0, "paddings"),
         "rooms = [n + a + b for n, a, b in zip(X[2:], paddings[:2], paddings[2:])]",
         "spans = [d * (k - 1) + 1 for k, d in zip(kernel_sizes, dilations)]",
         "counts = [(n - m) // step + 1 for n, m, step in zip(rooms, spans, strides)]",
