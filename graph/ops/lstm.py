@@ -13,7 +13,7 @@ from .lod import like
 from .operands import Input, Offsets, Operands, Output
 from .registry import Op, define
 from .samples import normal, offsets, sample
-from .shapes import Sized, in_sequences
+from .shapes import Check, Sized, in_sequences
 
 ACTIVATIONS = ("sigmoid", "tanh", "relu", "identity")
 
@@ -23,7 +23,7 @@ def know_activations(*attributes: str) -> list[str]:
     return [f"{name} in {tuple(ACTIVATIONS)}" for name in attributes]
 
 
-_CHECKS = (
+_CHECKS: tuple[str | Check, ...] = (
     in_sequences("Input"),
     *know_activations("gate_activation", "cell_activation", "candidate_activation"),
     "gates_and_peepholes = 7 if use_peepholes else 4",

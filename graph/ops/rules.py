@@ -69,12 +69,14 @@ def match(
     sizes = dict(numbers or {})
     operands = [(slot, spec.shape) for slot in shapes if op.has(slot) for spec in op.specs(slot)]
     again: list[tuple[str, tuple[int, ...]]] = []  # words of a product may stand further on
+    several: set[str] = set()  # words that stand for several sizes
     for slot, shape in chain(operands, again):
         form = shapes[slot]
         words = form.split() if isinstance(form, str) else [*map(str, form)]
         for word in words:
             if word == "..." or (word[0] == "*" and word[1:] not in sizes):
                 sizes.setdefault(word, len(shape) - len(words) + 1)
+                several.add(word)
         spread = spread_words(words, sizes)
         if words[-1] == "1?":
             spread[-1:] = ["1"] * (len(shape) == len(spread))
@@ -87,7 +89,7 @@ def match(
             fits = fits and merged is not None
             sizes[word] = number if merged is None else merged
         if not fits:
-            names = [w for w in dict.fromkeys(words) if re.search("[a-zA-Z]", w)]
+            names = [w for w in dict.fromkeys(words) if re.search("[a-zA-Z]", w) and w[0] != "*"]
             names = [name for name in names if sizes.get(name, -1) >= 0]
             values = ", ".join(f"{name} = {sizes[name]}" for name in names)
             where = f", where {values}" if names else ""
@@ -97,8 +99,8 @@ def match(
             rank = len(spread)
             more = f": {rank} dimensions" if kind == "be " and rank != len(shape) else ""
             op.fail(f"{slot} must {kind}[{', '.join(shown)}]{where}{more}")
-    several = [word for word in sizes if word[0] == "*" and not word[-1].isdigit()]
-    sizes |= {word[1:]: tuple(sizes[w] for w in spread_words([word], sizes)) for word in several}
+    for word in several - {"..."}:
+        sizes[word[1:]] = tuple(sizes[each] for each in spread_words([word], sizes))
     return sizes
 
 
