@@ -29,6 +29,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from ...strategies.types import VarType, to_var_type
@@ -161,19 +162,7 @@ class Sized:
             clause.slot: clause.sizes for clause in self.operands if clause.sizes is not None
         }
         self._counted = re.findall(r"sequences\((\w+)\)", line)
-        self.statements = [Statement(rule) for rule in rules if isinstance(rule, str)]
-        self._names = {name for statement in self.statements for name in statement.expression.names}
-        self._names.update(re.findall(r"[a-zA-Z]\w*", line))
         self._checks = [rule for rule in rules if not isinstance(rule, str)]
-        defined = {word for statement in self.statements for word in statement.words}
-        late = set(re.findall(r"[a-zA-Z]\w*", " ".join(self.forms.values()))) - defined
-        self._first, self._then = list[Statement](), list[Statement]()
-        for statement in self.statements:
-            waits = not late.isdisjoint(statement.expression.names)
-            late.update(statement.words if waits else ())
-            (self._then if waits else self._first).append(statement)
-        # whether results follow from shapes and attributes alone: these are not computed again
-        self._steady = not self._checks and not any("sequences" in name for name in self._names)
         self._known: dict[Hashable, Mapping[str, Specs]] = {}
         # input slots whose elements tell sizes
         self.counted_from = [
@@ -182,6 +171,35 @@ class Sized:
             if isinstance(check, counted)
             for slot in check.record.declared().read(check.reads)
         ]
+
+    # Processes import all lines and use few of them.
+    @cached_property
+    def statements(self) -> list[Statement]:
+        """The conditions, and what words stand for."""
+        return [Statement(rule) for rule in self.rules if isinstance(rule, str)]
+
+    @cached_property
+    def _names(self) -> set[str]:
+        """What results depend on besides shapes."""
+        names = {name for statement in self.statements for name in statement.expression.names}
+        return names.union(re.findall(r"[a-zA-Z]\w*", self.line))
+
+    @cached_property
+    def _steady(self) -> bool:
+        """Whether results follow from shapes and attributes alone: these are not computed again."""
+        return not self._checks and not any("sequences" in name for name in self._names)
+
+    @cached_property
+    def _in_order(self) -> tuple[list[Statement], list[Statement]]:
+        """The statements that come before operands are held to the line, and those that need its sizes."""
+        defined = {word for statement in self.statements for word in statement.words}
+        late = set(re.findall(r"[a-zA-Z]\w*", " ".join(self.forms.values()))) - defined
+        first, then = list[Statement](), list[Statement]()
+        for statement in self.statements:
+            waits = not late.isdisjoint(statement.expression.names)
+            late.update(statement.words if waits else ())
+            (then if waits else first).append(statement)
+        return first, then
 
     def extended(self, line: str, *rules: str | Check) -> Sized:
         """Return the rule with more operands, results and rules, of which the new ones come first."""
@@ -211,12 +229,12 @@ class Sized:
         for operand in self.operands:
             if operand.dtype or operand.like:
                 _check_type(op, operand)
-        scope = _Scope(op, self._names)
-        for statement in self._first:
+        scope, (first, then) = _Scope(op, self._names), self._in_order
+        for statement in first:
             statement(scope)
         sizes = scope.sizes | {f"sequences({slot})": op.sequences(slot) for slot in self._counted}
         scope.sizes = sizes = match(op, sizes, **self.forms)
-        for statement in self._then:
+        for statement in then:
             statement(scope)
         for check in self._checks:
             sizes |= check(op) or {}

@@ -97,7 +97,9 @@ class _Quotients(ast.NodeTransformer):
             return self.generic_visit(node)
         whole, divisor = ast.unparse(node.left), ast.unparse(node.right)
         text = ast.Constant(f"{whole} = {{}} does not divide by {divisor} = {{}}")
-        return ast.Call(ast.Name("quotient"), [*map(self.visit, (node.left, node.right)), text], [])
+        return ast.Call(
+            ast.Name("quotient", ast.Load()), [*map(self.visit, (node.left, node.right)), text], []
+        )
 
 
 _FUNCTIONS: dict[str, Any] = {
@@ -116,11 +118,12 @@ class Expression:
     def __init__(self, text: str) -> None:
         text = re.sub(r"sequences\((\w+)\)", r"sequences_\1", text)
         self._tree = ast.parse(text, mode="eval").body
-        self.names = _names(self._tree)
-        computed = ast.unparse(_Quotients().visit(ast.parse(text, mode="eval")))
+        self.names, self.text = _names(self._tree), _shown(text)
+        body = _Quotients().visit(ast.parse(text, mode="eval").body) if "/" in text else self._tree
+        names = ast.arguments([], [ast.arg(name) for name in self.names], None, [], [], None, [])
+        function = ast.fix_missing_locations(ast.Expression(ast.Lambda(names, body)))
         # Texts are declarations' own; no one else's come here.
-        self.value = eval(f"lambda {', '.join(self.names)}: {computed}", dict(_FUNCTIONS))
-        self.text = _shown(text)
+        self.value = eval(compile(function, text, "eval"), _FUNCTIONS)
 
     def explained(self, value_of: Callable[[str], Any]) -> str:
         """Return what its parts come to: names, and what is taken or counted of them."""
