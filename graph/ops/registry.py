@@ -48,6 +48,7 @@ class Spec(NamedTuple):
         return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
 
 
+_LONG = 64  # numbers of an attribute
 OFFSETS = Spec((-1,), VarType.INT64)  # of a level of sequences: one more than there are
 
 Values = Callable[
@@ -109,9 +110,14 @@ class Inference:
         """Return an attribute."""
         return self.attrs[name]
 
-    def key(self, names: Iterable[str]) -> Hashable:
-        """Return the op, the specs of what it reads, and those of its attributes that have these names."""
+    def key(self, names: Iterable[str]) -> Hashable | None:
+        """Return the op, the specs of what it reads, and those of its attributes that have these names.
+
+        None: an attribute is a long list.
+        """
         attrs = [self.attrs[name] for name in names if name in self.attrs]
+        if any(isinstance(value, list) and len(value) > _LONG for value in attrs):
+            return None
         settings = [tuple(value) if isinstance(value, list) else value for value in attrs]
         return self.op.type, *((slot, *specs) for slot, specs in self._read.items()), *settings
 

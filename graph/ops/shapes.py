@@ -209,9 +209,9 @@ class Sized:
 
     def __call__(self, op: Inference) -> Mapping[str, Specs]:
         """Return the specs of the results."""
-        if not self._steady:
+        key = op.key(self._names) if self._steady else None
+        if key is None:
             return self._infer(op)
-        key = op.key(self._names)
         try:
             results = self._known.get(key)
         except TypeError:  # an attribute cannot be hashed

@@ -131,7 +131,7 @@ class Expression:
         values: dict[str, Any] = {}
         for text in (*_parts(self._tree), *lists):
             part = expression(text)
-            with suppress(Undecided):
+            with suppress(Undecided, IndexError, TypeError, ValueError):  # what has no value
                 values[_shown(text)] = part.value(*map(value_of, part.names))
         return ", ".join(f"{text} = {value!r}" for text, value in values.items())
 

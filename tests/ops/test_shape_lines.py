@@ -10,7 +10,7 @@ import pytest
 
 from rowlock.graph.ops.operands import Input, Inputs, Operands, Output, Outputs, Positive, limit_of
 from rowlock.graph.ops.registry import Inference, Op, Spec
-from rowlock.graph.ops.shapes import Sized, by_use, counted, names_dimensions, one_element
+from rowlock.graph.ops.shapes import Sized, by_use, counted, names_dimensions, numbers, one_element
 from rowlock.strategies.errors import ShapeError
 from rowlock.strategies.types import VarType
 
@@ -167,6 +167,17 @@ def test_a_condition_is_passed_over_where_sizes_or_operands_are_not_known(rule: 
     assert infer("X [N ...] -> Out as X", rule, X=floats(-1, 3)) == floats(-1, 3)
 
 
+def test_values_that_cannot_be_told_are_left_out() -> None:
+    two = Sized("X -> Out", *numbers(2, 1, "sizes"))
+    problem = r"sizes must be 2 numbers from 1 on: len\(sizes\) = 0, sizes = \[\]"
+    with pytest.raises(ShapeError, match=problem):
+        infer_several(two, floats(3), sizes=[])
+    for sizes in ([0, 1], [1], [1, 2, 3]):
+        with pytest.raises(ShapeError, match=r"sizes = \["):
+            infer_several(two, floats(3), sizes=sizes)
+    assert infer_several(two, floats(3), sizes=[1, 2]) == [floats(3)]
+
+
 def test_all_variables_of_a_slot_fit_and_tell_sizes() -> None:
     joined = Sized("X as X [*shape] -> Out [number *shape]", "number = len(X)")
     assert infer_several(joined, floats(-1, 3), floats(2, -1)) == [floats(2, 2, 3)]
@@ -206,6 +217,9 @@ def test_what_a_line_says_is_remembered_by_what_it_depends_on() -> None:
         for _ in range(2):
             result = infer_several(rule, floats(rows), sizes=sizes, axis=axis)
             assert result == [floats(sizes[axis] * rows)]
+    long = Sized("X -> Out [size]", "size = len(sizes)")
+    assert infer_several(long, floats(3), sizes=[1] * 1000) == [floats(1000)]
+    assert long._known == {}  # no list of a parameter's values is kept
     unhashable = Sized("X -> Out [size]", "size = len(sizes[0])")
     assert infer_several(unhashable, floats(3), sizes=[[1, 2], [3]]) == [floats(2)]
 
