@@ -56,7 +56,8 @@ define(
         + " -> "
         + ", ".join(f"out_{name} as in_{name}" for name in (*_SUMS, *_COUNTS)),
         "max_average_window is not None; max_average_window must be given",
-        "min_average_window <= max_average_window",
+        "min_average_window <= max_average_window; "
+        "min_average_window must not be above max_average_window",
     ),
     in_place={f"out_{name}": f"in_{name}" for name in (*_SUMS, *_COUNTS)},
     samples=tuple(

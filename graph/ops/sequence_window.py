@@ -72,7 +72,7 @@ define(
     Sized(
         "X [N D], Filter [contextLength*D filters] -> Out [N filters]",
         in_sequences("X"),
-        "contextStride == 1",
+        "contextStride == 1; contextStride must be 1",
         "rows = max(0, -contextStart) + max(0, contextStart + contextLength - 1)",
         "not paddingTrainable or PaddingData == (rows, D); "
         "PaddingData must have a row for each that a window overlaps",
