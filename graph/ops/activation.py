@@ -9,7 +9,7 @@ from typing import Any
 from . import expr as e
 from . import operands
 from .operands import Input, Operands, Unary, record_of
-from .registry import Grad, Inference, Specs, define, slope
+from .registry import Grad, define, slope
 from .rules import same
 from .samples import normal, sample, uniform
 from .second_order import Second
@@ -314,23 +314,14 @@ define(
 )
 
 
-def clip_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X, between two limits."""
-    op.require(
-        op.attr("min") <= op.attr("max"), f"min={op.attr('min')} is above max={op.attr('max')}"
-    )
-    return {"Out": op.spec("X")}
-
-
 define(
     "clip",
     record_of("x min_tensor:Min? max_tensor:Max?", "out", min=0.0, max=0.0),
-    clip_shape,
+    Sized("X -> Out", "min <= max"),
     numbers={"Min": "min", "Max": "max"},
     scalar=lambda x, *, min, max: e.minimum(e.maximum(x, min), max),
     in_place={"Out": "X"},
     samples=(sample({"X": normal(3, 4, away_from=(-0.5, 0.5))}, min=-0.5, max=0.5),),
-    refuses=(sample({"X": normal(3, 4)}, min=1.0, max=0.0),),
     slope=slope(
         "x min_tensor max_tensor d_out",
         "d_x",

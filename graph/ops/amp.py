@@ -2,47 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from ...strategies.types import FLOATS, VarType
 from .operands import Input, Inputs, Operands, Output, Outputs, named
-from .registry import Inference, Spec, Specs, define
+from .registry import define
 from .samples import booleans, integers, normal, sample, uniform
+from .shapes import Sized
 
 CHECK, UPDATE = "check_finite_and_unscale", "update_loss_scaling"
 ZERO = "zero_where_infinite"  # not in Paddle: the part of an update that gradients have
 LOSS_SCALING = frozenset({CHECK, UPDATE, ZERO})
-
-
-def _like_x(op: Inference) -> list[Spec]:
-    gradients = op.specs("X")
-    for spec in gradients:
-        op.require(spec.dtype in FLOATS, "X must hold gradients, which are floating point")
-    return gradients
-
-
-def _one(op: Inference, *slots: str) -> None:
-    for slot in slots:
-        op.require(op.shape(slot) == (1,), f"{slot} must have one element")
-
-
-def unscaled(op: Inference) -> Mapping[str, Specs]:
-    """Every gradient keeps its shape and type; FoundInfinite is one boolean."""
-    _one(op, "Scale")
-    return {"Out": _like_x(op), "FoundInfinite": Spec((1,), VarType.BOOL)}
-
-
-def rescaled(op: Inference) -> Mapping[str, Specs]:
-    """Every gradient, the scale and both counters keep shape and type."""
-    op.require(not op.has("StopUpdate"), "StopUpdate is not built: give the attribute stop_update")
-    _one(op, "FoundInfinite", "PrevLossScaling", "InGoodSteps", "InBadSteps")
-    op.require(op.spec("FoundInfinite").dtype == VarType.BOOL, "FoundInfinite must be a boolean")
-    return {
-        "Out": _like_x(op),
-        "LossScaling": op.spec("PrevLossScaling"),
-        "OutGoodSteps": op.spec("InGoodSteps"),
-        "OutBadSteps": op.spec("InBadSteps"),
-    }
 
 
 class CheckFiniteAndUnscale(Operands):
@@ -55,13 +22,12 @@ class CheckFiniteAndUnscale(Operands):
 define(
     CHECK,
     CheckFiniteAndUnscale,
-    unscaled,
+    Sized("X floats, Scale [1] -> Out, FoundInfinite bool [1]"),
     in_place={"Out": "X"},
     samples=(
         sample({"X": [normal(3, 4), normal(5)], "Scale": uniform(1, low=2.0, high=8.0)}),
         sample({"X": [normal(2)], "Scale": uniform(1, low=2.0, high=8.0)}),
     ),
-    refuses=(sample({"X": [normal(2)], "Scale": uniform(2)}),),
 )
 _COUNTERS = {
     "InGoodSteps": integers(1, low=1, high=2),
@@ -91,7 +57,11 @@ class UpdateLossScaling(Operands):
 define(
     UPDATE,
     UpdateLossScaling,
-    rescaled,
+    Sized(
+        "X floats, FoundInfinite bool [1], PrevLossScaling [1], InGoodSteps [1], InBadSteps [1] "
+        "-> Out, LossScaling as PrevLossScaling, OutGoodSteps as InGoodSteps, OutBadSteps as InBadSteps",
+        "StopUpdate is None; StopUpdate is not built: give the attribute stop_update",
+    ),
     in_place={
         "Out": "X",
         "LossScaling": "PrevLossScaling",
@@ -107,10 +77,6 @@ define(
         )
         for steps, stop in ((1000, False), (2, False), (2, True))
     ),
-    refuses=(
-        sample({"X": [normal(2)], "FoundInfinite": normal(1), **_COUNTERS}),
-        sample({"X": [integers(2, high=3)], "FoundInfinite": booleans(1), **_COUNTERS}),
-    ),
 )
 
 
@@ -123,7 +89,7 @@ class ZeroWhereInfinite(Operands):
 define(
     ZERO,
     ZeroWhereInfinite,
-    lambda op: {"Out": _like_x(op)},
+    Sized("X floats -> Out"),
     in_place={"Out": "X"},
     samples=(sample({"X": [normal(3, 4), normal(5)], "FoundInfinite": booleans(1)}),),
 )

@@ -6,24 +6,18 @@ are a sequence), P boxes that detectors begin with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 
-from ...strategies.types import VarType
 from . import formula as f
 from .largest import largest_first
 from .levels import computed, define_level
 from .lod import no_sequences
 from .lod_levels import bounds
 from .operands import Array, Input, Offsets, Operands, Output
-from .registry import Inference, Spec, Specs, define
+from .registry import Inference, define
 from .rules import (
-    hold_integers,
-    match,
-    merge_dims,
-    of_shape,
     one_level,
 )
 from .samples import normal, offsets, sample, table, uniform
@@ -125,36 +119,22 @@ class TargetAssign(Operands):
     mismatch_value: int = 0
 
 
-def target_assign_shape(op: Inference) -> Mapping[str, Specs]:
-    """[N, P, K] of objects' rows, and a weight for each."""
-    sizes = match(op, X="G 1 K" if op.shape("X")[1:2] == (1,) else "G P K", MatchIndices="N P")
-    hold_integers(op, "MatchIndices")
-    images, boxes = op.shape("MatchIndices")
-    for slot in filter(op.has, ("X", "NegIndices")):
-        count = op.sequences(slot)
-        fits = merge_dims(count, images) is not None
-        op.require(fits, f"{slot} has {count} sequences, MatchIndices {images} rows")
-    return {
-        "Out": of_shape((images, boxes, sizes["K"]), op.spec("X")),
-        "OutWeight": Spec((images, boxes, 1), VarType.FP32),
-    }
-
-
 _MATCHED = {"MatchIndices": table([[0, -1, 1, -1], [-1, 2, 0, 0]])}
 _LISTS = {"X@LOD": [offsets(2, 3)], **_MATCHED}
 _NEGATIVES = {"NegIndices": table([[1], [0]]), "NegIndices@LOD": [offsets(1, 1)]}
 define(
     "target_assign",
     TargetAssign,
-    target_assign_shape,
+    Sized(
+        "X [G parts K], MatchIndices integers [N P] -> Out [N P K], OutWeight float32 [N P 1]",
+        "parts in (1, P); X must be [G, 1 or P, K]",
+        "sequences(X) == N; X must have a sequence for each row of MatchIndices",
+        "sequences(NegIndices) == N; NegIndices must have a sequence for each row of MatchIndices",
+    ),
     lod=no_sequences,
     samples=(
         sample({"X": normal(5, 4, 3), **_LISTS}),
         sample({"X": normal(5, 1, 2), **_LISTS, **_NEGATIVES}, mismatch_value=7),
-    ),
-    refuses=(
-        sample({"X": normal(5, 4), **_LISTS}),
-        sample({"X": normal(5, 4, 1), "X@LOD": [offsets(5)], **_MATCHED}),
     ),
 )
 

@@ -6,15 +6,14 @@ SSD: Liu et al., arXiv 1512.02325. Faster R-CNN: Ren et al., arXiv 1506.01497.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from . import formula as f
 from .operands import Array, Input, Operands, Output, named
-from .registry import Inference, Specs, define
-from .rules import of_shape, same
+from .registry import Inference, define
 from .samples import normal, sample, uniform
 from .shapes import Sized
 
@@ -61,13 +60,6 @@ class PolygonBoxTransform(Operands):
     output: Output
 
 
-def polygon_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like Input: offsets [N, 2 x corners, H, W]."""
-    shape = op.shape("Input")
-    op.require(len(shape) == 4 and shape[1] % 2 == 0, "Input must be [N, 2 x corners, H, W]")
-    return same("Input", "Output")(op)
-
-
 def polygon_box_transform(a: PolygonBoxTransform) -> f.Results:
     """4 times a pixel's column (row, for odd channels) less the offset. EAST: Zhou et al., arXiv 1704.03155."""
     rows, columns = np.indices(a.input.shape[2:]) * 4
@@ -78,10 +70,12 @@ def polygon_box_transform(a: PolygonBoxTransform) -> f.Results:
 define(
     "polygon_box_transform",
     PolygonBoxTransform,
-    polygon_shape,
+    Sized(
+        "Input [N channels H W] -> Output",
+        "channels % 2 == 0; Input must be [N, 2 x corners, H, W]",
+    ),
     formula=polygon_box_transform,
     samples=(sample({"Input": normal(2, 4, 3, 5)}),),
-    refuses=(sample({"Input": normal(2, 3, 3, 5)}), sample({"Input": normal(2, 4, 3)})),
 )
 
 
@@ -102,16 +96,14 @@ def _with_variances(a: Any, boxes: Any, dtype: Any) -> list[Array]:
     return [f.table(array, dtype) for array in (boxes, variances)]
 
 
-def _check_images(op: Inference, *slots: str) -> tuple[int, int]:
-    """Return the height and width of Input (-1: known in a step); variances must be 4."""
-    for slot in slots:
-        shape = op.shape(slot)
-        fits = len(shape) == 4 and 0 not in shape[2:]
-        op.require(fits, f"{slot} must be [N, C, H, W], with a height and a width")
-    variances = op.attr("variances")
-    op.require(len(variances) == 4 and min(variances) > 0, "variances must be 4 numbers above 0")
-    height, width = op.shape("Input")[2:]
-    return height, width
+_IMAGE = (
+    "H > 0 and W > 0; Input must have a height and a width",
+    "len(variances) == 4 and min(variances) > 0; variances must be 4 numbers above 0",
+)
+_IMAGES_OF = (
+    *_IMAGE,
+    "len(Image) == 4 and 0 not in Image[2:]; Image must be [N, C, H, W], with a height and a width",
+)
 
 
 class AnchorGenerator(Operands):
@@ -123,15 +115,6 @@ class AnchorGenerator(Operands):
     variances: Sequence[float] = [0.1, 0.1, 0.2, 0.2]
     stride: Sequence[float] = []
     offset: float = 0.5
-
-
-def _anchors_of_a_cell(op: Inference) -> dict[str, int]:
-    _check_images(op, "Input")
-    for name in ("anchor_sizes", "aspect_ratios", "stride"):
-        numbers = op.attr(name)
-        fits = bool(numbers) and min(numbers) > 0 and (name != "stride" or len(numbers) == 2)
-        op.require(fits, f"{name} {list(numbers)} must be numbers above 0 (a pair for stride)")
-    return {"number": len(op.attr("anchor_sizes")) * len(op.attr("aspect_ratios"))}
 
 
 def anchor_generator(a: AnchorGenerator) -> f.Results:
@@ -159,14 +142,15 @@ define(
     "anchor_generator",
     AnchorGenerator,
     Sized(
-        "Input [N C H W] -> Anchors [H W number 4], Variances [H W number 4]", _anchors_of_a_cell
+        "Input [N C H W] -> Anchors [H W number 4], Variances [H W number 4]",
+        *_IMAGE,
+        "min(anchor_sizes, default=0) > 0; anchor_sizes must be numbers above 0",
+        "min(aspect_ratios, default=0) > 0; aspect_ratios must be numbers above 0",
+        "len(stride) == 2 and min(stride) > 0; stride must be a pair above 0",
+        "number = len(anchor_sizes) * len(aspect_ratios)",
     ),
     formula=anchor_generator,
     samples=(sample({"Input": normal(1, 2, 3, 4)}, **_ANCHORS),),
-    refuses=(
-        sample({"Input": normal(1, 2, 3, 4)}, **{**_ANCHORS, "stride": [8.0]}),
-        sample({"Input": normal(1, 2, 3, 4)}, **_ANCHORS, variances=[0.1]),
-    ),
 )
 
 
@@ -209,15 +193,8 @@ def _ratios(aspect_ratios: Sequence[float], flip: bool) -> list[float]:
 
 
 def _priors_of_a_cell(op: Inference) -> dict[str, int]:
-    _check_images(op, "Input", "Image")
-    low, high, ratios = (op.attr(n) for n in ("min_sizes", "max_sizes", "aspect_ratios"))
-    op.require(bool(low) and min(low) > 0, "min_sizes must be numbers above 0")
-    fits = not high or (
-        len(high) == len(low) and all(a < b for a, b in zip(low, high, strict=True))
-    )
-    op.require(fits, "max_sizes must be as many as min_sizes, each larger")
-    op.require(min(ratios, default=1) > 0, "aspect_ratios must be above 0")
-    return {"number": len(_ratios(ratios, op.attr("flip"))) * len(low) + len(high)}
+    ratios = _ratios(op.attr("aspect_ratios"), op.attr("flip"))
+    return {"number": len(ratios) * len(op.attr("min_sizes")) + len(op.attr("max_sizes"))}
 
 
 def _steps(a: PriorAttributes) -> tuple[float, float]:
@@ -254,20 +231,6 @@ def prior_box(a: PriorBox) -> f.Results:
     return _priors(a, _boxes(x, y, *np.array(sides).T))
 
 
-def density_shape(op: Inference) -> Mapping[str, Specs]:
-    """[H, W, boxes of a cell, 4] of Input [N, C, H, W]; or all in one dimension."""
-    image = _check_images(op, "Input", "Image")
-    sizes, ratios, counts = (op.attr(n) for n in ("fixed_sizes", "fixed_ratios", "densities"))
-    fits = bool(sizes) and len(sizes) == len(counts) and min(*sizes, *counts) > 0
-    op.require(fits, "fixed_sizes and densities must be as many, and above 0")
-    op.require(bool(ratios) and min(ratios) > 0, "fixed_ratios must be numbers above 0")
-    count = len(ratios) * sum(n * n for n in counts)
-    whole = -1 if min(image) < 0 else image[0] * image[1] * count
-    shape = (whole, 4) if op.attr("flatten_to_2d") else (*image, count, 4)
-    boxes = of_shape(shape, op.spec("Input"))
-    return {"Boxes": boxes, "Variances": boxes}
-
-
 def density_prior_box(a: DensityPriorBox) -> f.Results:
     """Boxes of each size and ratio at ``densities`` squared places in each cell, cut at the image's edges."""
     step = int(sum(_steps(a)) * 0.5)
@@ -292,6 +255,11 @@ define(
     PriorBox,
     Sized(
         "Input [N C H W], Image -> Boxes [H W number 4], Variances [H W number 4]",
+        *_IMAGES_OF,
+        "min(min_sizes, default=0) > 0; min_sizes must be numbers above 0",
+        "len(max_sizes) in (0, len(min_sizes)); max_sizes must be as many as min_sizes",
+        "every(low < high for low, high in zip(min_sizes, max_sizes)); max_sizes must be larger",
+        "min(aspect_ratios, default=1) > 0; aspect_ratios must be above 0",
         _priors_of_a_cell,
     ),
     formula=prior_box,
@@ -307,15 +275,16 @@ define(
             min_max_aspect_ratios_order=True,
         ),
     ),
-    refuses=(
-        sample(_IMAGES, **{**_SIZES, "max_sizes": [6.0]}),
-        sample(_IMAGES, **{**_SIZES, "min_sizes": []}),
-    ),
 )
-define("density_prior_box", DensityPriorBox, density_shape, formula=density_prior_box, samples=(
+define("density_prior_box", DensityPriorBox, Sized(
+        "Input [N C H W], Image -> Boxes [*cells 4], Variances [*cells 4]",
+        *_IMAGES_OF,
+        "len(fixed_sizes) == len(densities); there must be as many fixed_sizes as densities",
+        "min(*fixed_sizes, *densities, 1) > 0 and fixed_sizes; sizes must be above 0",
+        "min(fixed_ratios, default=0) > 0; fixed_ratios must be numbers above 0",
+        "number = len(fixed_ratios) * sum(n * n for n in densities)",
+        "cells = (H * W * number,) if flatten_to_2d else (H, W, number)",
+    ), formula=density_prior_box, samples=(
             sample(_IMAGES, **_DENSE),
             sample(_IMAGES, **_DENSE, clip=True, flatten_to_2d=True, step_w=9.0, step_h=7.0)
-        ), refuses=(
-            sample(_IMAGES, **{**_DENSE, "densities": [2]}),
-            sample(_IMAGES, **{**_DENSE, "fixed_ratios": []})
         ))  # fmt: skip

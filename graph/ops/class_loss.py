@@ -7,22 +7,9 @@ from typing import Any, Literal
 
 from . import formula as f
 from .operands import Input, Operands, Output, named
-from .registry import Inference, Specs, define, slope
-from .rules import hold_floats, hold_integers, match, of_shape
+from .registry import define, slope
 from .samples import integers, normal, sample, uniform
 from .shapes import Sized
-
-
-def nll_shape(op: Inference) -> Mapping[str, Specs]:
-    """X is [N, C] or [N, C, H, W], Label [N] or [N, H, W]; the loss is like Label, or has one element."""
-    x, reduction = op.spec("X"), op.attr("reduction")
-    hold_floats(op, "X", "Weight")
-    hold_integers(op, "Label")
-    op.require(len(x.shape) in (2, 4), "X must have 2 or 4 dimensions")
-    rows = (x.shape[0], *x.shape[2:])
-    match(op, Label=(*rows, "1?") if len(rows) == 1 else rows, Weight=x.shape[1:2])
-    one = of_shape((1,), x)
-    return {"Out": of_shape(rows, x) if reduction == "none" else one, "Total_weight": one}
 
 
 class NllLoss(Operands):
@@ -62,18 +49,19 @@ _PIXELS = {**_WEIGHTED, "X": normal(2, 3, 2, 2), "Label": integers(2, 2, 2, high
 define(
     "nll_loss",
     NllLoss,
-    nll_shape,
+    Sized(
+        "X floats, Label integers [*rows 1?], Weight as X [C] -> Out [*result], Total_weight [1]",
+        "len(X) in (2, 4); X must have 2 or 4 dimensions",
+        "len(X) == 2 or len(Label) == 3; Label must be [N, H, W]",
+        "C, rows = X[1], X[:1] + X[2:]",
+        "result = rows if reduction == 'none' else (1,)",
+    ),
     formula=nll_loss,
     samples=(
         sample(_ROWS),
         sample(_WEIGHTED, reduction="sum", ignore_index=1),
         sample(_PIXELS, reduction="mean", ignore_index=2),
         sample(_PIXELS, reduction="none"),
-    ),
-    refuses=(
-        sample({**_ROWS, "Label": integers(3, high=3)}),
-        sample({**_ROWS, "Label": normal(4)}),
-        sample({**_ROWS, "Weight": normal(4)}),
     ),
     slope=slope("x label weight total_weight d_out", "d_x"),
 )

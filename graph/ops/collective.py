@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from .operands import Input, Operands, Output, record_of
-from .registry import Inference, ShapeRule, Specs, define
+from .registry import ShapeRule, define
 from .rules import same
 from .shapes import Sized
 
@@ -25,17 +23,10 @@ BUCKETED = frozenset({ALL_REDUCE, REDUCE, BROADCAST, BARRIER, GATHER_ROWS, SPREA
 COLLECTIVES = BUCKETED | RING_OPS
 
 
-def like_operands(op: Inference) -> Mapping[str, Specs]:
-    """Every result is like its operand; one bucket holds one dtype."""
-    specs = op.specs("X")
-    op.require(len({spec.dtype for spec in specs}) == 1, "a bucket holds values of one dtype")
-    return {"Out": specs}
+like_operands = Sized("X as X -> Out")
 
 
-def rooted(op: Inference) -> Mapping[str, Specs]:
-    """Like :func:`like_operands`, with one root for each operand."""
-    op.require(len(op.attr("roots")) == len(op.specs("X")), "roots must name a rank for each X")
-    return like_operands(op)
+rooted = like_operands.extended("->", "len(roots) == len(X); roots must name a rank for each X")
 
 
 # With ``step`` the one operand is sparse from ``rampup_begin_step`` on: see ``dgc.elements_sent``.

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from ...strategies.types import FLOATS, INTEGERS, VarType
+from ...strategies.types import VarType
 from . import formula as f
 from .operands import Input, Operands, Output, Positive, Unary
-from .registry import Inference, Spec, Specs, define, slope
-from .rules import same_shape
+from .registry import define, slope
 from .samples import integers, normal, sample, uniform
 from .shapes import Sized, names_dimensions
-
-
-def histogram_shape(op: Inference) -> Mapping[str, Specs]:
-    """``bins`` numbers: counts, or floats if there are weights or it is a density."""
-    x, bins, low, high = op.spec("X"), op.attr("bins"), op.attr("min"), op.attr("max")
-    op.require(x.dtype in (*FLOATS, *INTEGERS), "X must hold numbers")
-    op.require(low <= high, f"min {low} must not be above max {high}")
-    weighed = op.has("Weight")
-    if weighed:
-        same_shape(op, "X", "Weight")
-    floats = weighed or op.attr("density")
-    return {"Out": Spec((bins,), VarType.FP32 if floats else VarType.INT64)}
 
 
 class Histogram(Operands):
@@ -67,16 +52,17 @@ _X = {"X": normal(4, 5)}
 define(
     "histogram",
     Histogram,
-    histogram_shape,
+    Sized(
+        "X numbers, Weight [*like_x] -> Out kind [bins]",
+        "like_x = X",
+        "min <= max",
+        f"kind = {int(VarType.FP32)} if density or Weight is not None else {int(VarType.INT64)}",
+    ),
     formula=histogram,
     samples=(
         sample(_X, bins=4),
         sample({"X": integers(30, high=9)}, bins=5, min=2.0, max=7.0),
         sample({**_X, "Weight": uniform(4, 5)}, bins=3, min=-1.0, max=1.0, density=True),
-    ),
-    refuses=(
-        sample(_X, min=1.0, max=0.0),
-        sample({**_X, "Weight": uniform(4)}),
     ),
 )
 

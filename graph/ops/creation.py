@@ -11,15 +11,13 @@ from . import formula as f
 from .lod import no_sequences
 from .operands import Input, Inputs, Offsets, Operands, Output, Positive, Unary, named
 from .registry import Grad, Inference, Op, Spec, Specs, define, in_steps
-from .rules import hold_integers, normal_axis, of_shape, product, same, sizes_read
+from .rules import hold_integers, of_shape, same, sizes_read
 from .samples import integers, lengths, normal, offsets, sample
+from .shapes import Sized
 
-
-def attribute_shape(op: Inference) -> Mapping[str, Specs]:
-    """Shape and dtype are attributes."""
-    shape = tuple(op.attr("shape"))
-    op.require(min(shape, default=0) >= 0, f"shape {list(shape)} must not have negative sizes")
-    return {"Out": Spec(shape, VarType(op.attr("dtype")))}
+attribute_shape = Sized(
+    "-> Out dtype [*shape]", "min(shape, default=0) >= 0; shape must not have negative sizes"
+)
 
 
 def filled_shape(op: Inference) -> Mapping[str, Specs]:
@@ -90,15 +88,6 @@ define(
 )
 
 
-def values_shape(op: Inference) -> Mapping[str, Specs]:
-    """The shape that is said, which has as many elements as there are values."""
-    size = product(tuple(op.attr("shape")))
-    kinds = ("bool", "fp32", "int32", "int64")  # one of them is in use
-    count = max(len(op.attrs.get(f"{kind}_values", ())) for kind in kinds)
-    op.require(size == count, f"shape {list(op.attr('shape'))} does not hold {count} values")
-    return attribute_shape(op)
-
-
 class AssignValue(Operands):
     out: Output
     shape: Sequence[int] = []
@@ -112,12 +101,16 @@ class AssignValue(Operands):
 define(
     "assign_value",
     AssignValue,
-    values_shape,
+    attribute_shape.extended(
+        "->",
+        "count = max(len(values) for values in (bool_values, fp32_values, int32_values, int64_values))",
+        "prod(shape) == count; shape must hold as many as there are values",
+    ),
     samples=(
         sample(shape=[2], fp32_values=[1.0, 2.0]),
         sample(shape=[1], int64_values=[3], dtype=3),
     ),
-    refuses=(sample(shape=[3], fp32_values=[1.0, 2.0]), sample(shape=[-2], fp32_values=[1.0, 2.0])),
+    refuses=(sample(shape=[-2], fp32_values=[1.0, 2.0]),),
 )
 
 
@@ -169,18 +162,17 @@ define(
 define("fill_zeros_like", Unary, same("X"), samples=(sample({"X": normal(3, 4)}),))
 
 
-def any_like(op: Inference) -> Mapping[str, Specs]:
-    """X's shape, in ``dtype`` (-1: X's)."""
-    x, dtype = op.spec("X"), op.attr("dtype")
-    return {"Out": Spec(x.shape, x.dtype if dtype < 0 else VarType(dtype))}
-
-
 class FillAnyLike(Unary):
     value: float = 0.0
     dtype: int = -1
 
 
-define("fill_any_like", FillAnyLike, any_like, samples=(sample({"X": normal(3, 4)}, value=2.5),))
+define(
+    "fill_any_like",
+    FillAnyLike,
+    Sized("X -> Out dtype"),
+    samples=(sample({"X": normal(3, 4)}, value=2.5),),
+)
 
 
 class Assign(Operands):
@@ -219,7 +211,7 @@ class Cast(Unary):
 define(
     "cast",
     Cast,
-    lambda op: {"Out": Spec(op.shape("X"), VarType(op.attr("out_dtype")))},
+    Sized("X -> Out out_dtype"),
     grad=Grad(
         "cast",
         {"X": "Out@GRAD"},
@@ -241,7 +233,7 @@ class Shape(Operands):
 define(
     "shape",
     Shape,
-    lambda op: {"Out": Spec((len(op.shape("Input")),), VarType.INT32)},
+    Sized("Input -> Out int32 [rank]", "rank = len(Input)"),
     samples=(sample({"Input": normal(3, 4)}),),
 )
 
@@ -315,7 +307,7 @@ define(
     numbers={"K": "k"},
     samples=(sample({"X": normal(3, 6)}, k=2), sample({"X": normal(4)}, k=1)),
     refuses=(sample({"X": normal(3, 4)}, k=5),),
-    slope=Op("top_k_grad", TopKGrad, same("X", "X@GRAD")),
+    slope=Op("top_k_grad", TopKGrad),
     in_steps=in_steps(
         samples=(sample({"X": normal(3, 6), "K": lengths(2)}),),
         refuses=(sample({"X": normal(3, 4), "K": lengths(5)}),),
@@ -323,15 +315,7 @@ define(
 )
 
 
-def arg_shape(op: Inference) -> Mapping[str, Specs]:
-    """``axis`` goes (or becomes 1 with keepdims); the result is int64."""
-    shape = list(op.shape("X"))
-    axis = normal_axis(op, op.attr("axis"), len(shape))
-    dtype = VarType.INT64 if op.attr("dtype") < 0 else VarType(op.attr("dtype"))
-    op.require(dtype in (VarType.INT32, VarType.INT64), "dtype must be int32 or int64")
-    op.require(shape[axis] != 0, f"there is no element along axis {axis}")
-    dims = shape[:axis] + ([1] if op.attr("keepdims") else []) + shape[axis + 1 :]
-    return {"Out": Spec(tuple(dims) or (1,), dtype)}
+_INDICES = (int(VarType.INT32), int(VarType.INT64))
 
 
 class ArgExtreme(Unary):
@@ -344,7 +328,14 @@ for _name in ("arg_max", "arg_min"):
     define(
         _name,
         ArgExtreme,
-        arg_shape,
+        Sized(
+            "X -> Out kind [*left]",
+            f"dtype in {(-1, *_INDICES)}; dtype must be int32 or int64",
+            f"kind = dtype if dtype in {_INDICES} else {_INDICES[-1]}",
+            "at = front(axis, X)",
+            "X[at] != 0; there is no element along axis",
+            "left = X[:at] + (1,) * keepdims + X[at + 1 :] or (1,)",
+        ),
         lod=no_sequences,
         samples=(
             sample({"X": normal(3, 4)}),

@@ -7,14 +7,11 @@ The score of a chain is the sum of its emissions and transitions. Sequences are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from ...strategies.types import VarType
 from .lod import like, no_sequences
 from .operands import Input, Offsets, Operands, Output
-from .registry import Inference, Op, Spec, Specs, define
-from .rules import hold_floats, hold_integers, match, of_shape, one_level
+from .registry import Op, define
 from .samples import integers, lengths, normal, offsets, sample
+from .shapes import Sized, by_use, in_sequences
 
 
 class LinearChainCrf(Operands):
@@ -44,48 +41,24 @@ class CrfDecoding(Operands):
     viterbi_path: Output
 
 
-def _check(op: Inference) -> tuple[Spec, int]:
-    """Check emissions, transitions, labels and lengths; return the emissions and the number of sequences."""
-    x, padded = op.spec("Emission"), op.has("Length")
-    hold_floats(op, "Emission")
-    hold_integers(op, "Length", "Label")
-    match(op, Emission="B T C" if padded else "N C", Length="B 1?")
-    if padded:
-        count = x.shape[0]
-    else:
-        count = op.sequences("Emission")
-        one_level(op, "Emission")
-    tags = x.shape[-1]
-    rows = tags + 2 if tags >= 0 else -1  # of the first tag, the last, and one tag after another
-    match(op, {"rows": rows, "tags": tags}, Transition="rows tags", Label=(*x.shape[:-1], "1?"))
-    return x, count
-
-
-def crf_shape(op: Inference) -> Mapping[str, Specs]:
-    """The negative log-likelihood of each sequence, [B, 1]."""
-    x, count = _check(op)
-    return {
-        "Alpha": x,
-        "EmissionExps": x,
-        "TransitionExps": op.spec("Transition"),
-        "LogLikelihood": of_shape((count, 1), x),
-    }
-
-
-def decoding_shape(op: Inference) -> Mapping[str, Specs]:
-    """A tag for each row, [N, 1], or [B, T] of a padded batch."""
-    x, _ = _check(op)
-    shape = x.shape[:-1] if op.has("Length") else (x.shape[0], 1)
-    return {"ViterbiPath": Spec(shape, VarType.INT64)}
-
-
+# Transition: of the first tag, of the last, and of one tag after another
+_ROWS = "Emission floats [N C], Transition [C+2 C], Label integers [N 1?]"
+_ROWS_OF_BATCH = (
+    "Emission floats [B T C], Transition [C+2 C], Label integers [B T 1?], Length integers [B 1?]"
+)
+_ONE_LEVEL = in_sequences("Emission")
+_OF_CRF = "Alpha as Emission, EmissionExps as Emission, TransitionExps as Transition"
 _T = {"Transition": normal(5, 3)}
 _LOD = {"Emission": normal(5, 3), **_T, "Emission@LOD": [offsets(2, 0, 3)]}
 _PADDED = {"Emission": normal(3, 4, 3), **_T, "Length": lengths(2, 0, 4)}
 define(
     "linear_chain_crf",
     LinearChainCrf,
-    crf_shape,
+    by_use(
+        "Length",
+        Sized(f"{_ROWS_OF_BATCH} -> {_OF_CRF}, LogLikelihood [B 1]"),
+        Sized(f"{_ROWS} -> {_OF_CRF}, LogLikelihood [sequences(Emission) 1]", _ONE_LEVEL),
+    ),
     lod=like("Emission", "Alpha", "EmissionExps"),
     samples=(
         sample({**_LOD, "Label": integers(5, 1, high=3)}),
@@ -102,7 +75,11 @@ define(
 define(
     "crf_decoding",
     CrfDecoding,
-    decoding_shape,
+    by_use(
+        "Length",
+        Sized(f"{_ROWS_OF_BATCH} -> ViterbiPath int64 [B T]"),
+        Sized(f"{_ROWS} -> ViterbiPath int64 [N 1]", _ONE_LEVEL),
+    ),
     lod=lambda op: no_sequences(op) if op.uses("Length") else {"ViterbiPath": op.of("Emission")},
     samples=(
         sample(_LOD),

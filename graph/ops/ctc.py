@@ -5,13 +5,11 @@ Logits and labels are sequences (LoD), or padded batches with their lengths: log
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from .lod import no_sequences
 from .operands import Input, Offsets, Operands, Output, named
-from .registry import Inference, Op, Specs, define
-from .rules import hold_floats, hold_integers, match, merge_dims, of_shape, one_level
+from .registry import Op, define
 from .samples import integers, lengths, normal, offsets, sample
+from .shapes import Sized, by_use, in_sequences
 
 
 class CtcAttributes(Operands):
@@ -39,35 +37,7 @@ class WarpCtcGrad(CtcAttributes):
     d_logits: Output
 
 
-def ctc_shape(op: Inference) -> Mapping[str, Specs]:
-    """The loss of each sequence, [B, 1]; its gradient is like Logits."""
-    x = op.spec("Logits")
-    hold_floats(op, "Logits")
-    hold_integers(op, "Label", "LogitsLength", "LabelLength")
-    padded = op.has("LogitsLength")
-    op.require(
-        padded == op.has("LabelLength"), "LogitsLength and LabelLength must be given together"
-    )
-    if padded:
-        match(op, Logits="T B C", Label="B L", LogitsLength="B 1?", LabelLength="B 1?")
-        count = x.shape[1]
-    else:
-        match(op, Logits="N C")
-        count, labels = op.sequences("Logits"), op.sequences("Label")
-        one_level(op, "Logits")
-        one_level(op, "Label")
-        op.require(
-            merge_dims(count, labels) is not None,
-            f"Logits has {count} sequences, Label {labels}",
-        )
-    classes, blank = x.shape[-1], op.attr("blank")
-    op.require(
-        blank >= 0 and (classes < 0 or blank < classes),
-        f"blank must be one of the {classes} classes, got {blank}",
-    )
-    return {"WarpCTCGrad": x, "Loss": of_shape((count, 1), x)}
-
-
+_BLANK = "0 <= blank < C; blank must be one of the classes"
 _LOD = {
     "Logits": normal(8, 4),
     "Logits@LOD": [offsets(3, 5, 0)],
@@ -83,7 +53,23 @@ _PADDED = {
 define(
     "warpctc",
     WarpCtc,
-    ctc_shape,
+    by_use(
+        "LogitsLength",
+        Sized(
+            "Logits floats [T B C], Label integers [B L], LogitsLength integers [B 1?], "
+            "LabelLength integers [B 1?] -> WarpCTCGrad as Logits, Loss [B 1]",
+            "LabelLength is not None; LogitsLength and LabelLength must be given together",
+            _BLANK,
+        ),
+        Sized(
+            "Logits floats [N C], Label integers "
+            "-> WarpCTCGrad as Logits, Loss [sequences(Logits) 1]",
+            "LabelLength is None; LogitsLength and LabelLength must be given together",
+            "sequences(Logits) == sequences(Label); Logits and Label must have as many sequences",
+            _BLANK,
+            in_sequences("Logits", "Label"),
+        ),
+    ),
     lod=no_sequences,
     # With norm_by_times the gradient is not the slope of the loss: see tests/reference/op_cases/chains.py.
     samples=(sample(_LOD), sample(_PADDED, blank=3)),

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from . import formula as f
 from .operands import Array, Input, Operands, Output, named
-from .registry import Inference, Op, define
+from .registry import Op, define
 from .samples import normal, sample, uniform
 from .shapes import Sized
 
 _SUMS = ("BatchSize", "BatchSum", "BatchSquareSum")
-
-
-def _check_slots(op: Inference) -> None:
-    """Refuse columns that do not split in slots, and a scale or a shift alone."""
-    width, slot_dim = op.shape("X")[1], op.attr("slot_dim")
-    pair = op.has("scale_w") == op.has("bias") == op.attr("enable_scale_and_shift")
-    op.require(pair, "scale_w and bias come together, with enable_scale_and_shift")
-    fits = slot_dim <= 0 or width < 0 or width % slot_dim == 0
-    op.require(fits, f"{width} columns do not split in slots of {slot_dim}")
 
 
 class DataNorm(Operands):
@@ -110,16 +101,14 @@ define(
     Sized(
         "X [N C], BatchSize [C], BatchSum [C], BatchSquareSum [C], scale_w [C], bias [C] "
         "-> Y as X, Means [C], Scales [C]",
-        _check_slots,
+        "(scale_w is None) == (bias is None) == (not enable_scale_and_shift); "
+        "scale_w and bias come together, with enable_scale_and_shift",
+        "slot_dim <= 0 or C % slot_dim == 0; columns do not split in slots",
     ),
     formula=data_norm,
     samples=(
         sample({"X": normal(3, 4), **_SAMPLE}),
         sample({"X": normal(3, 4), **_SAMPLE, **_SHIFT}, enable_scale_and_shift=True, slot_dim=2),
-    ),
-    refuses=(
-        sample({"X": normal(3, 4), **_SAMPLE}, slot_dim=3),
-        sample({"X": normal(3, 4), **_SAMPLE, **_SHIFT}),
     ),
     slope=Op(
         "data_norm_grad",

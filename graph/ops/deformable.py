@@ -6,44 +6,16 @@ arXiv 1811.11168.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from . import formula as f
 from .operands import Array, Input, Operands, Output, Positive
-from .registry import Inference, Specs, define, slope
-from .rules import match, merge_dims, of_shape
+from .registry import define, slope
 from .samples import Draw, normal, sample, uniform
 from .sampling import neighbours
-
-
-def deformable_conv_shape(op: Inference) -> Mapping[str, Specs]:
-    """[N, C, H, W] and [O, C / groups, kh, kw] make [N, O, H', W'], like the images of Offset and Mask."""
-    x, w = op.spec("Input"), op.spec("Filter")
-    groups, parts, step = op.attr("groups"), op.attr("deformable_groups"), op.attr("im2col_step")
-    match(op, Input="N C H W", Filter="O I kh kw")
-    for name in ("strides", "paddings", "dilations"):
-        numbers = op.attr(name)
-        fits = len(numbers) == 2 and min(numbers) >= (0 if name == "paddings" else 1)
-        op.require(fits, f"{name} {list(numbers)} must be a pair of sizes")
-    n, channels = x.shape[:2]
-    op.require(
-        merge_dims(channels, w.shape[1] * groups) is not None,
-        f"Input has {channels} channels, Filter takes {w.shape[1]} in {groups} group(s)",
-    )
-    op.require(w.shape[0] % groups == 0, f"{w.shape[0]} filters do not split in {groups} groups")
-    op.require(channels % parts == 0, f"{channels} channels do not split in {parts} groups")
-    op.require(n <= step or n % step == 0, f"{n} images are no multiple of im2col_step {step}")
-    ends = zip(x.shape[2:], op.attr("paddings"), op.attr("dilations"), w.shape[2:], strict=True)
-    rooms = [-1 if size < 0 else size + 2 * p - d * (k - 1) - 1 for size, p, d, k in ends]
-    known = [room for room, size in zip(rooms, x.shape[2:], strict=True) if size >= 0]
-    op.require(min(known, default=0) >= 0, f"the windows of {w.shape[2:]} are larger than images")
-    sizes = zip(rooms, op.attr("strides"), strict=True)
-    image = [-1 if room < 0 else room // stride + 1 for room, stride in sizes]
-    taps = parts * w.shape[2] * w.shape[3]
-    match(op, Offset=(n, 2 * taps, *image), Mask=(n, taps, *image))
-    return {"Output": of_shape((n, w.shape[0], *image), x)}
+from .shapes import Sized, numbers
 
 
 class DeformableConvV1(Operands):
@@ -127,7 +99,22 @@ for _v1 in (True, False):
     define(
         "deformable_conv_v1" if _v1 else "deformable_conv",
         DeformableConvV1 if _v1 else DeformableConv,
-        deformable_conv_shape,
+        Sized(
+            "Input [N C H W], Filter [O I kh kw], Offset [N 2*taps rows columns], Mask [N taps rows columns] "
+            "-> Output [N O rows columns]",
+            "len(Input) == len(Filter) == 4; Input must be [N, C, H, W] and Filter [O, C / groups, kh, kw]",
+            *numbers(2, 1, "strides", "dilations"),
+            *numbers(2, 0, "paddings"),
+            "Input[1] == Filter[1] * groups; Filter takes other channels than Input has",
+            "Filter[0] % groups == 0; filters do not split in groups",
+            "Input[1] % deformable_groups == 0; channels do not split in deformable_groups",
+            "N <= im2col_step or N % im2col_step == 0; the images are no multiple of im2col_step",
+            "sides = zip(Input[2:], paddings, dilations, Filter[2:], strides)",
+            "rows, columns = ((n + 2 * p - d * (k - 1) - 1) // step + 1 for n, p, d, k, step in sides)",
+            "rows > 0; the windows are larger than images",
+            "columns > 0; the windows are larger than images",
+            "taps = deformable_groups * Filter[2] * Filter[3]",
+        ),
         formula=deformable_conv_v1 if _v1 else deformable_conv,
         samples=(
             sample(_one),

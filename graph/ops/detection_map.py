@@ -6,7 +6,7 @@ Boxes are (x0, y0, x1, y1) in shares of the image. What is found, and the object
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -14,16 +14,14 @@ from .box_choice import overlap
 from .levels import computed, define_level
 from .lod_levels import parts
 from .operands import Array, Input, Offsets, Operands, Output, Positive, named
-from .registry import Inference, define
+from .registry import define
 from .rules import (
     are_classes,
     check_classes,
-    merge_dims,
 )
 from .samples import offsets, sample, table
 from .shapes import Sized, counted
 
-_KINDS = ("integral", "11point")
 _SAME = 1e-6  # shares of objects that differ by less are the same
 
 
@@ -44,7 +42,7 @@ class DetectionMap(Operands):
     background_label: int = 0
     overlap_threshold: float = 0.5
     evaluate_difficult: bool = True
-    ap_type: str = "integral"
+    ap_type: Literal["integral", "11point"] = "integral"
 
 
 class Judgements(NamedTuple):
@@ -142,17 +140,6 @@ def _at_eleven(recall: Array, precision: Array) -> float:
     return float(np.mean([precision[recall >= level].max(initial=0) for level in levels]))
 
 
-def _check_judgements(op: Inference) -> None:
-    """Refuse judgements that come in: what went before in a pass is at the replica, if HasState tells so."""
-    op.require(op.shape("Label")[1] in (5, 6, -1), "Label must be [K, 5] or [K, 6]")
-    elsewhere = any(map(op.has, ("PosCount", "TruePos", "FalsePos")))
-    op.require(not elsewhere, "judgements of other steps cannot be fed: HasState has a pass go on")
-    op.require(op.attr("ap_type") in _KINDS, f"ap_type must be {' or '.join(_KINDS)}")
-    images, others = op.sequences("DetectRes"), op.sequences("Label")
-    alike = merge_dims(images, others) is not None
-    op.require(alike, f"DetectRes has {images} sequences, one for each image, Label {others}")
-
-
 _FOUND = {
     "DetectRes": table(
         [
@@ -186,16 +173,15 @@ define(
         "DetectRes floats [detected 6], Label as DetectRes [objects columns], HasState integers [1] "
         "-> AccumPosCount int32 [class_num 1], AccumTruePos float32 [judged 2], "
         "AccumFalsePos float32 [judged 2], MAP float32 [1]",
-        _check_judgements,
+        "columns in (5, 6); Label must be [K, 5] or [K, 6]",
+        "PosCount is None and TruePos is None and FalsePos is None; "
+        "judgements of other steps cannot be fed: HasState has a pass go on",
+        "sequences(DetectRes) == sequences(Label); "
+        "DetectRes and Label must have a sequence for each image",
         counted(DetectionMap, lambda a: {"judged": int(judged(a).ends()[-1])}, _JUDGED),
     ),
     lod=computed("lod_of_classes", "AccumTruePos AccumFalsePos", "DetectRes Label"),
     samples=_BATCHES,
-    refuses=(
-        sample(_FOUND, class_num=3, ap_type="mean"),
-        sample({**_FOUND, "Label@LOD": [offsets(5)]}, class_num=3),
-        sample({**_FOUND, "PosCount": table([[1], [1], [0]])}, class_num=3),
-    ),
 )
 define_level(
     "lod_of_classes",

@@ -9,8 +9,8 @@ import numpy as np
 
 from ...strategies.types import VarType
 from . import formula as f
-from .operands import Input, Operands, Output, Unary
-from .registry import Inference, Spec, Specs, define, slope
+from .operands import Input, Operands, Output, Positive, Unary
+from .registry import Inference, Specs, define, slope
 from .rules import normal_axis, of_shape
 from .samples import normal, sample
 from .shapes import Sized
@@ -28,17 +28,9 @@ def _diagonal(rows: int, columns: int, offset: int) -> tuple[int, int, int]:
     return start, last + 1, columns + 1
 
 
-def eye_shape(op: Inference) -> Mapping[str, Specs]:
-    """``num_rows`` by ``num_columns`` (-1: as many)."""
-    rows, columns = op.attr("num_rows"), op.attr("num_columns")
-    columns = rows if columns < 0 else columns
-    op.require(rows > 0 and columns > 0, f"sizes {rows} and {columns} must be above 0")
-    return {"Out": Spec((rows, columns), VarType(op.attr("dtype")))}
-
-
 class Eye(Operands):
     out: Output
-    num_rows: int = 0
+    num_rows: Positive = 0
     num_columns: int = -1
     dtype: int = int(VarType.FP32)
 
@@ -54,10 +46,13 @@ def eye(a: Eye) -> f.Results:
 define(
     "eye",
     Eye,
-    eye_shape,
+    Sized(
+        "-> Out dtype [num_rows columns]",
+        "num_columns != 0",
+        "columns = num_rows if num_columns < 0 else num_columns",
+    ),
     formula=eye,
     samples=(sample(num_rows=3), sample(num_rows=2, num_columns=4, dtype=int(VarType.INT64))),
-    refuses=(sample(num_rows=0),),
 )
 
 
@@ -203,13 +198,6 @@ define(
 )
 
 
-def tril_triu_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X, which holds matrices."""
-    slot = op.op.input_slots[0].name
-    op.require(len(op.shape(slot)) > 1, f"{slot} must have two dimensions or more")
-    return {op.op.output_slots[0].name: op.spec(slot)}
-
-
 class TrilTriu(Unary):
     diagonal: int = 0
     lower: bool = True
@@ -224,12 +212,11 @@ def tril_triu(a: TrilTriu) -> f.Results:
 define(
     "tril_triu",
     TrilTriu,
-    tril_triu_shape,
+    Sized("X [... rows columns] -> Out"),
     formula=tril_triu,
     samples=(
         sample({"X": normal(3, 4)}, diagonal=-1),
         sample({"X": normal(2, 4, 3)}, diagonal=1, lower=False),
     ),
-    refuses=(sample({"X": normal(3)}),),
-    slope=slope("d_out", "d_x", shape=tril_triu_shape),
+    slope=slope("d_out", "d_x", shape=Sized("Out@GRAD [... rows columns] -> X@GRAD")),
 )

@@ -8,8 +8,8 @@ from ...strategies.types import VarType
 from .creation import SIZES, Filled, batch_size_like, filled_shape
 from .lod import no_sequences
 from .operands import Gradient, Input, Operands, Output, Positive, Unary
-from .registry import Inference, Op, Spec, Specs, define, in_steps
-from .rules import of_shape, product, same
+from .registry import Inference, Op, Specs, define, in_steps
+from .rules import same
 from .samples import distribution, integers, lengths, normal, sample, uniform
 from .shapes import Sized
 
@@ -27,7 +27,7 @@ class Seed(Drawn): ...
 define(
     "seed",
     Seed,
-    lambda op: {"Out": Spec((1,), VarType.INT32)},
+    Sized("-> Out int32 [1]"),
     random=True,
     samples=(sample(seed=7), sample()),
 )
@@ -120,23 +120,12 @@ define(
     SamplingId,
     Sized(
         "X floats [samples classes] -> Out int64 [samples]",
-        lambda op: op.require(op.attr("min") < op.attr("max"), "min must be below max"),
+        "min < max",
     ),
     random=True,
     by_place=lambda attrs: True,
     samples=(sample({"X": distribution(5, 4)}, seed=3),),
-    refuses=(sample({"X": normal(3, 2)}, min=2.0),),
 )
-
-
-def random_crop_shape(op: Inference) -> Mapping[str, Specs]:
-    """The last dimensions become ``shape``; those in front count samples."""
-    x, shape = op.spec("X"), list(op.attr("shape"))
-    front = len(x.shape) - len(shape)
-    op.require(bool(shape) and front >= 0, f"shape {shape} has more dimensions than X, or none")
-    for whole, size in zip(x.shape[front:], shape, strict=True):
-        op.require(size > 0 and (size <= whole or whole < 0), f"{shape} does not fit {x.shape}")
-    return {"Out": of_shape((*x.shape[:front], *shape), x), "SeedOut": op.spec("Seed")}
 
 
 class RandomCrop(Operands):
@@ -151,19 +140,17 @@ class RandomCrop(Operands):
 define(
     "random_crop",
     RandomCrop,
-    random_crop_shape,
+    Sized(
+        "X, Seed -> Out [*lead *shape], SeedOut as Seed",
+        "0 < len(shape) <= len(X); shape has more dimensions than X, or none",
+        "min(shape) > 0; sizes must be above 0",
+        "lead, rest = X[: len(X) - len(shape)], X[len(X) - len(shape) :]",
+        "every(size <= whole for size, whole in zip(shape, rest)); shape does not fit X",
+    ),
     random=True,
     by_place=lambda attrs: True,
     samples=(sample({"X": normal(3, 5, 4), "Seed": integers(1, high=9)}, shape=[2, 3]),),
-    refuses=(sample({"X": normal(3, 5), "Seed": integers(1, high=9)}, shape=[6]),),
 )
-
-
-def shuffle_batch_shape(op: Inference) -> Mapping[str, Specs]:
-    """The rows (all dimensions but the last) in another order, and where each came from."""
-    x = op.spec("X")
-    index = Spec((product(x.shape[:-1]),), VarType.INT64)
-    return {"Out": x, "ShuffleIdx": index, "SeedOut": op.spec("Seed")}
 
 
 class ShuffleBatch(Unary):
@@ -179,7 +166,7 @@ class ShuffleBatchGrad(ShuffleBatch, Gradient, reads="shuffle_idx"): ...
 define(
     "shuffle_batch",
     ShuffleBatch,
-    shuffle_batch_shape,
+    Sized("X, Seed -> Out, ShuffleIdx int64 [rows], SeedOut as Seed", "rows = prod(X[:-1])"),
     random=True,
     by_place=lambda attrs: True,
     samples=(sample({"X": normal(5, 3), "Seed": integers(1, high=9)}),),
@@ -195,13 +182,6 @@ define(
 )
 
 
-def _check_weights(op: Inference) -> None:
-    shape, count = op.shape("X"), op.attr("num_samples")
-    op.require(len(shape) in (1, 2), "X must be a vector of weights, or a matrix of them")
-    enough = op.attr("replacement") or shape[-1] < 0 or count <= shape[-1]
-    op.require(enough, f"{shape[-1]} weights do not give {count} samples without replacement")
-
-
 class Multinomial(Unary):
     num_samples: Positive = 1
     replacement: bool = False
@@ -210,15 +190,15 @@ class Multinomial(Unary):
 define(
     "multinomial",
     Multinomial,
-    Sized("X floats [... classes] -> Out int64 [... num_samples]", _check_weights),
+    Sized(
+        "X floats [... classes] -> Out int64 [... num_samples]",
+        "len(X) in (1, 2); X must be a vector of weights, or a matrix of them",
+        "replacement or num_samples <= classes; there are not enough weights without replacement",
+    ),
     random=True,
     by_place=lambda attrs: True,
     samples=(
         sample({"X": distribution(3, 6)}, num_samples=4),
         sample({"X": distribution(5)}, num_samples=9, replacement=True),
-    ),
-    refuses=(
-        sample({"X": distribution(3, 4)}, num_samples=5),
-        sample({"X": distribution(2, 2, 2)}),
     ),
 )

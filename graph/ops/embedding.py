@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
-from ...strategies.types import INTEGERS, VarType
 from . import formula as f
 from .lod import like, no_sequences
 from .operands import Input, Offsets, Operands, Output
-from .registry import Inference, Op, Specs, define, slope
-from .rules import of_shape
+from .registry import Op, define, slope
 from .samples import integers, normal, offsets, sample, single
 from .shapes import Sized
 
@@ -53,30 +51,22 @@ def padding_row(padding_idx: int, rows: int) -> int:
     return padding_idx if padding_idx >= -1 else padding_idx + rows
 
 
-def lookup_shape(op: Inference) -> Mapping[str, Specs]:
-    """A row of W for every id; the first form of the op drops the ids' last dimension, which is 1."""
-    w, ids = op.spec("W"), op.spec("Ids")
-    op.require(len(w.shape) == 2, "W must be a matrix")
-    op.require(ids.dtype in INTEGERS, "Ids must be integers")
-    op.require(not op.attr("epmap"), "rows on parameter servers are not built")
-    shape = ids.shape
-    if op.op.type == "lookup_table":
-        column = len(shape) > 1 and shape[-1] in (1, -1)
-        op.require(
-            column, "the last dimension of Ids must be 1; fluid.embedding takes ids without it"
-        )
-        shape = shape[:-1]
-    return {"Out": of_shape((*shape, w.shape[1]), w)}
-
-
-for _name, _last, _record, _gradient in (
-    ("lookup_table", (1,), FirstLookupTable, FirstLookupTableGrad),
-    ("lookup_table_v2", (), LookupTable, LookupTableGrad),
+_LOCAL = "not epmap; rows on parameter servers are not built"
+_ANY = Sized("W [rows width], Ids integers [...] -> Out [... width]", _LOCAL)
+_COLUMN = Sized(
+    "W [rows width], Ids integers [... 1] -> Out [... width]",
+    _LOCAL,
+    "len(Ids) > 1 and Ids[-1] == 1; "
+    "the last dimension of Ids must be 1; fluid.embedding takes ids without it",
+)
+for _name, _last, _record, _gradient, _shape in (
+    ("lookup_table", (1,), FirstLookupTable, FirstLookupTableGrad, _COLUMN),
+    ("lookup_table_v2", (), LookupTable, LookupTableGrad, _ANY),
 ):
     define(
         _name,
         _record,
-        lookup_shape,
+        _shape,
         linear=("W",),
         lod=like("Ids", "Out"),
         samples=(
@@ -91,7 +81,6 @@ for _name, _last, _record, _gradient in (
     )
 
 
-_BYTES = 4  # of a float32; each byte of W is a number
 DEPTH = 256  # steps from the least to the largest
 
 
@@ -104,30 +93,18 @@ class LookupTableDequant(Operands):
     padding_idx: int = -1
 
 
-def dequant_shape(op: Inference) -> Mapping[str, Specs]:
-    """Four numbers for each float of W's rows behind the first two, in place of the ids' last dimension."""
-    w, ids = op.spec("W"), op.spec("Ids")
-    op.require(ids.dtype in INTEGERS, "Ids must be integers")
-    column = len(ids.shape) > 1 and ids.shape[-1] in (1, -1)
-    op.require(column, "the last dimension of Ids must be 1")
-    fits = len(w.shape) == 2 and w.shape[1] > 2 and w.dtype == VarType.FP32
-    op.require(fits, "W must be a matrix of float32 with three columns or more")
-    return {"Out": of_shape((*ids.shape[:-1], (w.shape[1] - 2) * _BYTES), w)}
-
-
 define(
     "lookup_table_dequant",
     LookupTableDequant,
-    dequant_shape,
+    Sized(
+        "W float32 [rows columns], Ids integers [... 1] -> Out [... 4*(columns-2)]",
+        "len(Ids) > 1; Ids must have a last dimension of 1",
+        "columns > 2; W must have three columns or more",
+    ),
     lod=like("Ids", "Out"),
     samples=(
         sample({"W": single(7, 4), "Ids": integers(4, 2, 1, high=7)}),
         sample({"W": single(7, 3), "Ids": integers(9, 1, high=7)}, padding_idx=2),
-    ),
-    refuses=(
-        sample({"W": single(7, 4), "Ids": normal(4, 1)}),
-        sample({"W": single(7, 4), "Ids": integers(4, 2, high=7)}),
-        sample({"W": single(7, 2), "Ids": integers(4, 1, high=7)}),
     ),
 )
 

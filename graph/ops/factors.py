@@ -5,15 +5,13 @@ Libraries find them; the gradients are formulas. Legend: M rows, N columns, K th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from . import formula as f
 from .operands import Array, Input, Operands, Output, named
-from .registry import Inference, Op, Spec, Specs, define
-from .rules import match
+from .registry import Op, define
 from .samples import definite, normal, sample
 from .shapes import Sized
 
@@ -44,15 +42,12 @@ def _of_log_determinant(a: DeterminantGrad) -> f.Results:
     return {"d_input": _spread(a.d_out[1], a.input) * f.turned(f.inverse(a.input))}
 
 
-def _numbers(op: Inference) -> Mapping[str, Specs]:
-    """One number for each matrix."""
-    x = op.spec("Input")
-    match(op, Input="... N N")
-    return {"Out": Spec(x.shape[:-2] or (1,), x.dtype)}
-
-
 for _name, _shape, _formula in (
-    ("determinant", _numbers, _of_determinant),
+    (
+        "determinant",
+        Sized("Input [*lead N N] -> Out [*numbers]", "numbers = lead or (1,)"),
+        _of_determinant,
+    ),
     ("slogdeterminant", Sized("Input [... N N] -> Out [2 ...]"), _of_log_determinant),
 ):
     define(
@@ -78,24 +73,6 @@ class SvdGrad(Svd, reads="x u s vh"):
     d_s: Input | None
     d_vh: Input | None = named("VH@GRAD")
     d_x: Output
-
-
-def _matrices(op: Inference) -> tuple[tuple[int, ...], int, int, int]:
-    """Return the leading dimensions, M, N and K (-1: unknown)."""
-    shape = op.shape("X")
-    op.require(len(shape) >= 2, "X must hold matrices")
-    rows, columns = shape[-2:]
-    return shape[:-2], rows, columns, -1 if min(rows, columns) < 0 else min(rows, columns)
-
-
-def _svd_shape(op: Inference) -> Mapping[str, Specs]:
-    lead, rows, columns, both = _matrices(op)
-    whole, dtype = op.attr("full_matrices"), op.spec("X").dtype
-    return {
-        "U": Spec((*lead, rows, rows if whole else both), dtype),
-        "S": Spec((*lead, both), dtype),
-        "VH": Spec((*lead, columns if whole else both, columns), dtype),
-    }
 
 
 def _unit(size: int, like: Array) -> Array:
@@ -138,13 +115,16 @@ def svd_slope(a: SvdGrad) -> f.Results:
 define(
     "svd",
     Svd,
-    _svd_shape,
+    Sized(
+        "X [... rows columns] -> U [... rows left], S [... both], VH [... right columns]",
+        "both = min(rows, columns)",
+        "left, right = (rows, columns) if full_matrices else (both, both)",
+    ),
     samples=(
         sample({"X": normal(3, 3)}),
         sample({"X": normal(2, 4, 3)}),
         sample({"X": normal(2, 3)}),
     ),
-    refuses=(sample({"X": normal(3)}),),
     slope=Op("svd_grad", SvdGrad, formula=svd_slope),
 )
 
@@ -202,13 +182,6 @@ class QrGrad(Qr, reads="x q r"):
     d_x: Output
 
 
-def _qr_shape(op: Inference) -> Mapping[str, Specs]:
-    lead, rows, columns, both = _matrices(op)
-    inner = rows if op.attr("mode") == "complete" else both
-    dtype = op.spec("X").dtype
-    return {"Q": Spec((*lead, rows, inner), dtype), "R": Spec((*lead, inner, columns), dtype)}
-
-
 def qr_slope(a: QrGrad) -> f.Results:
     """The gradient of Q and R, where Q has no more columns than X. Walter and Lehmann, arXiv 1001.1654."""
     k = a.q.shape[-1]
@@ -232,12 +205,14 @@ def qr_slope(a: QrGrad) -> f.Results:
 define(
     "qr",
     Qr,
-    _qr_shape,
+    Sized(
+        "X [... rows columns] -> Q [... rows inner], R [... inner columns]",
+        "inner = rows if mode == 'complete' else min(rows, columns)",
+    ),
     samples=(
         sample({"X": normal(3, 3)}),
         sample({"X": normal(2, 4, 3)}),
         sample({"X": normal(2, 4)}),
     ),
-    refuses=(sample({"X": normal(3)}),),
     slope=Op("qr_grad", QrGrad, formula=qr_slope),
 )

@@ -8,47 +8,13 @@ and both dropout masks again: one more product, against some hidden layers of me
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from .attention import NO_DROPOUT, draws_by_row
 from .operands import Input, Operands, Output
-from .registry import Inference, Op, Spec, Specs, define
-from .rules import grads_like, match, of_shape, product, statistic
+from .registry import Op, define
 from .samples import normal, sample
-
-ACTIVATIONS = ("relu", "gelu")
-
-# ``dropout1`` and ``dropout2`` hold a dropout's attributes and, as ``name``, the variable it wrote (see
-# ``attention.py``); ``approximate`` is gelu's. X is flattened to rows after ``x_num_col_dims`` dimensions.
-_READ = (
-    "X",
-    "Linear1Weight",
-    "Linear1Bias?",
-    "Linear2Weight",
-    "Linear2Bias?",
-    "Ln1Scale?",
-    "Ln1Bias?",
-    "Residual?",
-)
-_SLOTS = tuple(slot.rstrip("?") for slot in _READ)
-
-
-def feedforward_shape(op: Inference) -> Mapping[str, Specs]:
-    """Out has X's rows, as wide as the second layer; with a layer norm, two numbers a row."""
-    x, n = op.spec("X"), op.attr("x_num_col_dims")
-    op.require(0 < n < len(x.shape), f"x_num_col_dims={n} must lie inside X's dimensions")
-    op.require(
-        op.attr("act_method") in ACTIVATIONS, f"act_method must be one of {', '.join(ACTIVATIONS)}"
-    )
-    biases = {"Linear1Bias": "H", "Linear2Bias": "D"}
-    match(op, {"W": product(x.shape[n:])}, Linear1Weight="W H", Linear2Weight="H D", **biases)
-    out = of_shape(x.shape[:n] + op.shape("Linear2Weight")[1:], x)
-    fits = not op.has("Residual") or len(op.shape("Residual")) == len(out.shape)
-    op.require(fits, "Residual must be like Out")
-    if not op.attr("pre_layer_norm"):
-        return {"Out": out, "Ln1Mean": None, "Ln1Variance": None}
-    rows = Spec((product(x.shape[:n]),), statistic(x.dtype))
-    return {"Out": out, "Ln1Mean": rows, "Ln1Variance": rows}
+from .shapes import Sized
 
 
 def _operands(*lead: int, **more: Any) -> dict[str, Any]:
@@ -61,6 +27,8 @@ _NORM = {"Ln1Scale": normal(3), "Ln1Bias": normal(3)}
 _NO_BIAS = {slot: d for slot, d in _operands(6).items() if "Bias" not in slot}
 
 
+# ``dropout1`` and ``dropout2`` hold a dropout's attributes and, as ``name``, the variable it wrote (see
+# ``attention.py``); ``approximate`` is gelu's. X is flattened to rows after ``x_num_col_dims`` dimensions.
 class FusedFeedforward(Operands):
     x: Input
     linear1_weight: Input
@@ -73,7 +41,7 @@ class FusedFeedforward(Operands):
     x_num_col_dims: int = 1
     pre_layer_norm: bool = False
     ln1_epsilon: float = 1e-5
-    act_method: str = "gelu"
+    act_method: Literal["relu", "gelu"] = "gelu"
     approximate: bool = False
     dropout1: Mapping[str, Any] = {}
     dropout2: Mapping[str, Any] = {}
@@ -100,7 +68,15 @@ class FusedFeedforwardGrad(
 define(
     "fused_feedforward",
     FusedFeedforward,
-    feedforward_shape,
+    Sized(
+        "X, Linear1Weight [W H], Linear1Bias [H], Linear2Weight [H D], Linear2Bias [D], Residual "
+        "-> Out [*lead D], Ln1Mean*pre_layer_norm statistic [rows], "
+        "Ln1Variance*pre_layer_norm statistic [rows]",
+        "0 < x_num_col_dims < len(X); x_num_col_dims must lie inside X's dimensions",
+        "lead, W = X[:x_num_col_dims], prod(X[x_num_col_dims:])",
+        "rows = prod(lead)",
+        "len(Residual) == len(lead) + 1; Residual must be like Out",
+    ),
     by_place=draws_by_row,
     samples=(
         sample(_operands(4)),
@@ -118,11 +94,5 @@ define(
             dropout2={**NO_DROPOUT, "is_test": True, "dropout_prob": 0.2},
         ),
     ),
-    refuses=(
-        sample({**_operands(4), "Linear1Weight": normal(2, 5)}),
-        sample(_operands(4), act_method="tanh"),
-    ),
-    slope=Op(
-        "fused_feedforward_grad", FusedFeedforwardGrad, grads_like(*_SLOTS), by_place=draws_by_row
-    ),
+    slope=Op("fused_feedforward_grad", FusedFeedforwardGrad, by_place=draws_by_row),
 )

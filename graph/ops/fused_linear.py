@@ -11,51 +11,19 @@ was applied to.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from .operands import Binary, Input, Operands, Output, named
-from .registry import Grad, Inference, Specs, define
-from .rules import grads_like, merge_dims, of_shape, product
+from .registry import Grad, define
 from .samples import normal, sample
+from .shapes import Sized
 
 GEMM = "fused_gemm_epilogue"
-ACTIVATIONS = ("none", "relu", "gelu")
 
 
 def leading(rank: int, x_num_col_dims: int) -> int:
     """Return how many dimensions of X are rows of the matrix."""
     return rank - 1 if x_num_col_dims == -1 else x_num_col_dims
-
-
-def gemm_shape(op: Inference) -> Mapping[str, Specs]:
-    """X's rows by Y's columns."""
-    x, y, bias = op.spec("X"), op.spec("Y"), op.spec("Bias")
-    act, rows = op.attr("activation"), leading(len(x.shape), op.attr("x_num_col_dims"))
-    op.require(act in ACTIVATIONS, f"activation={act!r} must be one of {', '.join(ACTIVATIONS)}")
-    op.require(0 < rows < len(x.shape), f"x_num_col_dims must lie inside {len(x.shape)} dimensions")
-    op.require(len(y.shape) == 2, "Y must be a matrix")
-    op.require(not op.attr("trans_x") or len(x.shape) == 2, "trans_x takes a matrix X")
-    height, width = reversed(y.shape) if op.attr("trans_y") else y.shape
-    inner = x.shape[0] if op.attr("trans_x") else product(x.shape[rows:])
-    lead = x.shape[1:] if op.attr("trans_x") else x.shape[:rows]
-    op.require(merge_dims(inner, height) is not None, f"inner sizes differ: {inner} and {height}")
-    op.require(bias.shape == (width,), f"Bias must have one element for each of {width} columns")
-    op.require(x.dtype == y.dtype == bias.dtype, "X, Y and Bias must have one dtype")
-    out = of_shape((*lead, width), x)
-    return {"Out": out, "ReserveSpace": out if act == "gelu" else None}
-
-
-def gemm_grad_shape(op: Inference) -> Mapping[str, Specs]:
-    """Each gradient is like its operand."""
-    like = grads_like("X", "Y")(op)
-    y = op.spec("Y")
-    width = y.shape[0 if op.attr("trans_y") else 1]
-    below = op.attr("activation_below")
-    op.require(
-        below in ("none", "gelu_grad"), f"activation_below={below!r} must be none or gelu_grad"
-    )
-    op.require(below == "none" or not op.attr("trans_x"), "activation_below takes no trans_x")
-    return {"DX": like["X@GRAD"], "DY": like["Y@GRAD"], "DBias": of_shape((width,), y)}
 
 
 def backward_attrs(forward: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,7 +44,7 @@ class FusedGemmEpilogue(Binary):
     trans_y: bool = False
     approximate: bool = False
     x_num_col_dims: int = -1
-    activation: str = "none"
+    activation: Literal["none", "relu", "gelu"] = "none"
 
 
 class FusedGemmEpilogueGrad(Operands):
@@ -94,13 +62,23 @@ class FusedGemmEpilogueGrad(Operands):
     approximate: bool = False
     x_num_col_dims: int = -1
     activation_grad: str = "none"
-    activation_below: str = "none"
+    activation_below: Literal["none", "gelu_grad"] = "none"
 
 
 define(
     GEMM,
     FusedGemmEpilogue,
-    gemm_shape,
+    Sized(
+        "X, Y as X [A B], Bias as X [width] -> Out [*lead width], ReserveSpace*reserved [*lead width]",
+        "columns = len(X) - 1 if x_num_col_dims == -1 else x_num_col_dims",
+        "0 < columns < len(X); x_num_col_dims must lie inside X's dimensions",
+        "not trans_x or len(X) == 2; trans_x takes a matrix X",
+        "len(Y) == 2; Y must be a matrix",
+        "height, width = Y[::-1] if trans_y else Y",
+        "lead, inner = (X[1:], X[0]) if trans_x else (X[:columns], prod(X[columns:]))",
+        "inner == height; inner sizes differ",
+        "reserved = activation == 'gelu'",
+    ),
     grad=Grad(
         f"{GEMM}_grad",
         {"DOut": "Out@GRAD", "X": "X", "Y": "Y", "Out": "Out", "ReserveSpace": "ReserveSpace"},
@@ -125,10 +103,13 @@ define(
             activation="gelu",
         ),
     ),
-    refuses=(
-        sample({**_ROW, "Bias": normal(4)}),
-        sample({**_ROW, "Y": normal(5, 5)}),
-        sample(_ROW, activation="tanh"),
+)
+define(
+    f"{GEMM}_grad",
+    FusedGemmEpilogueGrad,
+    Sized(
+        "X, Y -> DX as X, DY as Y, DBias as Y [width]",
+        "width = Y[0 if trans_y else 1]",
+        "activation_below == 'none' or not trans_x; activation_below takes no trans_x",
     ),
 )
-define(f"{GEMM}_grad", FusedGemmEpilogueGrad, gemm_grad_shape)

@@ -6,8 +6,7 @@ between is not kept. Activations are those without attributes whose slope is a f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from ...strategies.types import VarType
 from . import formula as f
@@ -23,32 +22,26 @@ from .norm import (
     uses_statistics,
 )
 from .operands import Input, Output
-from .registry import Inference, Op, Spec, Specs, define
-from .rules import grads_like, merge_dims, product
+from .registry import Op, Spec, define
+from .rules import product
 from .samples import normal, sample, uniform
+from .shapes import Sized
 
 ACT, ADD_ACT = "fused_batch_norm_act", "fused_bn_add_activation"
 MASKED = "masked_bn_add_activation"
 ACTIVATIONS = ("relu", "sigmoid", "tanh")
+_GRADIENTS = Sized(
+    "X, Scale, Bias -> X@GRAD as X, Scale@GRAD as Scale, Bias@GRAD as Bias, Z@GRAD as X"
+)
 _PARAMETERS = {**STATISTICS, "Bias": uniform(3, low=0.1, high=0.3)}
 
 
-def fused_norm_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like batch_norm; Z is like X."""
-    act = op.attr("act_type")
-    op.require(act in ACTIVATIONS, f"act_type={act!r} must be one of {', '.join(ACTIVATIONS)}")
-    if op.has("Z"):
-        x, z = op.spec("X"), op.spec("Z")
-        fits = len(x.shape) == len(z.shape) and all(
-            merge_dims(a, b) is not None for a, b in zip(x.shape, z.shape, strict=True)
-        )
-        op.require(fits and x.dtype == z.dtype, "X and Z must have the same shape and dtype")
-    return batch_norm_shape(op)
+fused_norm_shape = batch_norm_shape.extended("Z as X [...] ->")
 
 
 # What is declared again stands behind what is new.
 class FusedBatchNormAct(BatchNormOperands):
-    act_type: str = "relu"
+    act_type: Literal["relu", "sigmoid", "tanh"] = "relu"
 
 
 class FusedBatchNormActGrad(BatchNormGrad):
@@ -88,7 +81,6 @@ define(
         sample({"X": normal(4, 2, 2, 3), **_PARAMETERS}, data_layout="NHWC"),
         sample({"X": normal(4, 3, 2, 2), **_PARAMETERS}, use_global_stats=True),
     ),
-    refuses=(sample({"X": normal(6, 3), **_PARAMETERS}, act_type="gelu"),),
     slope=Op(
         f"{ACT}_grad",
         FusedBatchNormActGrad,
@@ -134,11 +126,10 @@ define(
             {"X": normal(4, 2, 2, 3), "Z": normal(4, 2, 2, 3), **_PARAMETERS}, data_layout="NHWC"
         ),
     ),
-    refuses=(sample({"X": normal(6, 3), "Z": normal(3), **_PARAMETERS}),),
     slope=Op(
         f"{ADD_ACT}_grad",
         FusedBnAddActivationGrad,
-        lambda op: {**grads_like("X", "Scale", "Bias")(op), "Z@GRAD": op.spec("X")},
+        _GRADIENTS,
         formula=_slopes,
         # Of the gradients, the first that is wanted; kernels read Y before they write that of X.
         in_place={"Z@GRAD": "Y@GRAD", "X@GRAD": "Y@GRAD"},
@@ -166,21 +157,18 @@ def mask_spec(x: Spec) -> Spec:
     return Spec((elements // 8 if elements >= 0 else -1,), VarType.UINT8)
 
 
-def _masked_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like fused_bn_add_activation; its bits fill bytes."""
-    channels = op.shape("Scale")[0]
-    op.require(op.attr("act_type") == "relu", "a mask is that of a relu")
-    op.require(channels % 8 == 0, f"{channels} channels must fill bytes of a mask")
-    return {**fused_norm_shape(op), "Mask": mask_spec(op.spec("X"))}
-
-
 _EIGHT = {**{s: uniform(8, low=0.5, high=1.5) for s in STATISTICS}, "Bias": normal(8)}
 _IMAGES = {slot: normal(4, 8, 2, 2) for slot in ("X", "Z")}
 
 define(
     MASKED,
     MaskedBnAddActivation,
-    _masked_shape,
+    fused_norm_shape.extended(
+        "-> Mask uint8 [bytes]",
+        "act_type == 'relu'; a mask is that of a relu",
+        "Scale[0] % 8 == 0; channels must fill bytes of a mask",
+        "bytes = prod(X) // 8",
+    ),
     in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
     only_uses=uses_statistics,
     needs=statistics_need,
@@ -189,7 +177,7 @@ define(
     slope=Op(
         f"{MASKED}_grad",
         MaskedBnAddActivationGrad,
-        lambda op: {**grads_like("X", "Scale", "Bias")(op), "Z@GRAD": op.spec("X")},
+        _GRADIENTS,
         formula=_slopes,
     ),
 )

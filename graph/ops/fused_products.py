@@ -25,15 +25,6 @@ def _rows(op: Inference, x: Spec, w: Spec, columns: int, bias: Spec | None) -> S
     return of_shape((*x.shape[:columns], w.shape[1]), x)
 
 
-def fc_shape(op: Inference) -> Mapping[str, Specs]:
-    """Rows of Input times W, and Bias."""
-    quantized = op.attr("use_quantizer") or op.attr("padding_weights")
-    op.require(not quantized, "use_quantizer and padding_weights are not built")
-    bias = op.spec("Bias") if op.has("Bias") else None
-    columns = op.attr("in_num_col_dims")
-    return {"Out": _rows(op, op.spec("Input"), op.spec("W"), columns, bias)}
-
-
 class Fc(Operands):
     input: Input
     w: Input
@@ -66,15 +57,18 @@ _LAYER = {"Input": normal(2, 3, 4), "W": normal(4, 5), "Bias": normal(5)}
 define(
     "fc",
     Fc,
-    fc_shape,
+    Sized(
+        "Input, W [inner width], Bias -> Out [*lead width]",
+        "not use_quantizer and not padding_weights; "
+        "use_quantizer and padding_weights are not built",
+        "0 < in_num_col_dims < len(Input); in_num_col_dims must lie inside Input's dimensions",
+        "lead, inner = Input[:in_num_col_dims], prod(Input[in_num_col_dims:])",
+        "len(Bias) <= 2 and prod(Bias) == W[-1]; Bias must have a number for each column of W",
+    ),
     formula=fc,
     samples=(
         sample(_LAYER, in_num_col_dims=2, activation_type="relu"),
         sample({"Input": normal(2, 3, 4), "W": normal(12, 5)}),
-    ),
-    refuses=(
-        sample(_LAYER),
-        sample({**_LAYER, "Bias": normal(4)}, in_num_col_dims=2),
     ),
 )
 

@@ -15,7 +15,7 @@ from .expr import Expr
 
 Results = Mapping[str, Expr]  # ``x_out`` takes the place of the operand x
 ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
-    "sigmoid": lambda x: e.tanh(x * 0.5) * 0.5 + 0.5,  # tanh cannot overflow
+    "sigmoid": lambda x: e.tanh(x * 0.5) * 0.5 + 0.5,  # neither tanh nor its slope overflows
     "tanh": e.tanh,
     "relu": lambda x: e.maximum(x, 0),
     "identity": lambda x: x,

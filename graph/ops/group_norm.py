@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from . import formula as f
-from .operands import Array, Input, Operands, Output
-from .registry import Inference, Op, Spec, Specs, define
-from .rules import match, statistic
+from .norm import CHANNELS
+from .operands import Array, Input, Operands, Output, Positive
+from .registry import Op, define
 from .samples import normal, sample
 from .shapes import Sized
 
 
-def group_norm_shape(op: Inference) -> Mapping[str, Specs]:
-    """Y like X; statistics have one element for each group of each sample."""
-    x, groups = op.spec("X"), op.attr("groups")
-    op.require(len(x.shape) >= 2, f"X must have 2 dimensions or more, has {len(x.shape)}")
-    channels = x.shape[-1 if op.attr("data_layout") == "NHWC" else 1]
-    fits = groups >= 1 and (channels < 0 or channels % groups == 0)
-    op.require(fits, f"{channels} channels do not split in {groups} groups")
-    match(op, {"channels": channels}, Scale="channels", Bias="channels")
-    rows = Spec((x.shape[0], groups), statistic(x.dtype))
-    return {"Y": x, "Mean": rows, "Variance": rows}
-
-
 class GroupNormAttributes(Operands):
     epsilon: float = 1e-5
-    groups: int = 1
+    groups: Positive = 1
     data_layout: str = "NCHW"
 
 
@@ -99,16 +85,18 @@ _CHANNELS = {"Scale": normal(4, away_from=(0.0,)), "Bias": normal(4)}
 define(
     "group_norm",
     GroupNorm,
-    group_norm_shape,
+    Sized(
+        "X [N ...], Scale [channels], Bias [channels] "
+        "-> Y as X, Mean statistic [N groups], Variance statistic [N groups]",
+        "len(X) > 1; X must have 2 dimensions or more",
+        CHANNELS,
+        "channels % groups == 0; channels do not split in groups",
+    ),
     formula=group_norm,
     samples=(
         sample({"X": normal(2, 4, 3, 2), **_CHANNELS}, groups=2),
         sample({"X": normal(2, 3, 2, 4), **_CHANNELS}, groups=2, data_layout="NHWC"),
         sample({"X": normal(2, 4, 5)}, groups=1, epsilon=0.1),
-    ),
-    refuses=(
-        sample({"X": normal(2, 4, 3)}, groups=3),
-        sample({"X": normal(2, 4, 3), "Scale": normal(3)}, groups=2),
     ),
     slope=Op(
         "group_norm_grad",

@@ -6,17 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ...strategies.types import INTEGERS, VarType
 from . import formula as f
 from .lod import no_sequences, sliced
 from .operands import Array, Gradient, Input, Inputs, Operands, Output, Unary
 from .registry import Inference, Lying, Op, Specs, define, in_steps
 from .rules import (
     as_many,
-    match,
     of_shape,
     product,
-    same,
 )
 from .samples import booleans, integers, lengths, normal, sample
 from .shapes import Sized, names_dimensions
@@ -161,15 +158,6 @@ define(
 )
 
 
-def where_shape(op: Inference) -> Mapping[str, Specs]:
-    """X where the condition holds, else Y; all three have one shape, or the condition one element for all."""
-    x = op.spec("X")
-    op.require(op.spec("Condition").dtype == VarType.BOOL, "Condition must be bool")
-    single = op.shape("Condition") in ((), (1,), (-1,))
-    match(op, **dict.fromkeys(("Y",) if single else ("Y", "Condition"), x.shape))
-    return {"Out": x}
-
-
 class Where(Operands):
     condition: Input
     x: Input
@@ -186,7 +174,11 @@ class WhereGrad(Where, reads="*"):
 define(
     "where",
     Where,
-    where_shape,
+    Sized(
+        "Condition bool, X [...], Y [...] -> Out as X",
+        "len(Condition) < 2 and prod(Condition) == 1 or Condition == X; "
+        "Condition must have X's shape, or one element",
+    ),
     linear=("X", "Y"),
     samples=(
         sample({"Condition": booleans(3, 4), "X": normal(3, 4), "Y": normal(3, 4)}),
@@ -194,17 +186,6 @@ define(
     ),
     slope=Op("where_grad", WhereGrad, shapes_of=("X", "Y")),
 )
-
-
-def gather_nd_shape(op: Inference) -> Mapping[str, Specs]:
-    """Each row of Index names an element (or a slice) of X by its leading coordinates."""
-    x, index = op.spec("X"), op.spec("Index")
-    op.require(index.dtype in INTEGERS, "Index must hold integers")
-    op.require(
-        0 <= index.shape[-1] <= len(x.shape),
-        f"Index's last dimension must be known and not above {len(x.shape)}",
-    )
-    return {"Out": of_shape((*index.shape[:-1], *x.shape[index.shape[-1] :]) or (1,), x)}
 
 
 def places(x: Array, index: Array) -> Array:
@@ -231,17 +212,18 @@ class GatherNdGrad(GatherNd, Gradient, reads="*"): ...
 define(
     "gather_nd",
     GatherNd,
-    gather_nd_shape,
+    Sized(
+        "X, Index integers -> Out [*result]",
+        "known(Index[-1]) and Index[-1] <= len(X); "
+        "Index's last dimension must be known and not above X's dimensions",
+        "result = Index[:-1] + X[Index[-1] :] or (1,)",
+    ),
     formula=gather_nd,
     linear=("X",),
     samples=(
         sample({"X": normal(3, 4), "Index": integers(5, 2, high=3)}),
         sample({"X": normal(3, 4, 2), "Index": integers(2, 2, 1, high=3)}),
         sample({"X": normal(3, 4), "Index": integers(2, 0, high=3)}),
-    ),
-    refuses=(
-        sample({"X": normal(3), "Index": integers(5, 2, high=3)}),
-        sample({"X": normal(3), "Index": normal(5, 1)}),
     ),
     slope=Op("gather_nd_grad", GatherNdGrad, shapes_of=("X",)),
 )
@@ -299,5 +281,5 @@ define(
         sample({"X": integers(3, 6, high=3)}, descending=True),
     ),
     refuses=(sample({"X": normal(3, 4)}, axis=2),),
-    slope=Op("argsort_grad", ArgsortGrad, same("X", "X@GRAD")),
+    slope=Op("argsort_grad", ArgsortGrad),
 )

@@ -5,7 +5,7 @@ Rota Bulò, Porzi and Kontschieder, "In-place activated batch norm", arXiv 1712.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Literal
 
 from . import formula as f
 from .norm import (
@@ -19,27 +19,15 @@ from .norm import (
     uses_statistics,
 )
 from .operands import Input, Output
-from .registry import Inference, Op, Specs, define
+from .registry import Op, define
 from .samples import normal, sample
 from .shapes import Sized
 
-_ACTIVATIONS = ("identity", "leaky_relu", "elu")
-
-
-def inplace_abn_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like batch_norm."""
-    activation = op.attr("activation")
-    known = activation in ("", *_ACTIVATIONS)
-    op.require(known, f"activation {activation!r} must be one of {_ACTIVATIONS}")
-    op.require(not op.attr("use_sync_bn"), "use_sync_bn is not built: use sync_batch_norm")
-    return batch_norm_shape(op)
-
 
 class InplaceAbn(BatchNorm, BatchNormAttributes):
-    activation: str = ""
+    activation: Literal["", "identity", "leaky_relu", "elu"] = ""
     alpha: float = 0.1
     use_sync_bn: bool = False
-    pass
 
 
 class InplaceAbnGrad(InplaceAbn, reads="y scale bias saved_mean saved_variance"):
@@ -100,18 +88,15 @@ _SAMPLES = (
 define(
     "inplace_abn",
     InplaceAbn,
-    inplace_abn_shape,
+    batch_norm_shape.extended(
+        "->", "not use_sync_bn; use_sync_bn is not built: use sync_batch_norm"
+    ),
     numbers={"MomentumTensor": "momentum"},
     in_place={"Y": "X", "MeanOut": "Mean", "VarianceOut": "Variance"},
     only_uses=uses_statistics,
     needs=statistics_need,
     formula=inplace_abn,
     samples=_SAMPLES,
-    refuses=(
-        sample({"X": normal(4, 2, 2, 2), **STATISTICS}),
-        sample({"X": normal(4, 3), **STATISTICS}, activation="relu"),
-        sample({"X": normal(4, 3), **STATISTICS}, use_sync_bn=True),
-    ),
     slope=Op(
         "inplace_abn_grad",
         InplaceAbnGrad,

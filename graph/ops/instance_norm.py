@@ -5,15 +5,9 @@ from __future__ import annotations
 from . import formula as f
 from .double_gradient import of_normed, twice
 from .operands import Input, Operands, Output
-from .registry import Inference, Op, define, differentiable
+from .registry import Op, define, differentiable
 from .samples import normal, sample
 from .shapes import Sized
-
-
-def _check_operands(op: Inference) -> None:
-    rank = len(op.shape("X"))
-    op.require(2 <= rank <= 5, f"X must have 2 to 5 dimensions, has {rank}")
-    op.require(op.has("Scale") == op.has("Bias"), "Scale and Bias come together, or not at all")
 
 
 class InstanceNorm(Operands):
@@ -74,7 +68,8 @@ define(
     Sized(
         "X [N C ...], Scale [C], Bias [C] "
         "-> Y as X, SavedMean statistic [N*C], SavedVariance statistic [N*C]",
-        _check_operands,
+        "2 <= len(X) <= 5; X must have 2 to 5 dimensions",
+        "(Scale is None) == (Bias is None); Scale and Bias come together, or not at all",
     ),
     formula=instance_norm,
     samples=(

@@ -7,25 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from .operands import Binary, BinaryGrad
 from .registry import Inference, Op, Specs, define, differentiable
-from .rules import merge_dims, of_shape, product
+from .rules import merge_dims, of_shape
 from .samples import normal, sample
 from .second_order import bilinear
-
-
-def mul_shape(op: Inference) -> Mapping[str, Specs]:
-    """X is flattened to a matrix after ``x_num_col_dims`` dimensions, Y after ``y_num_col_dims``."""
-    x, y = op.spec("X"), op.spec("Y")
-    m, k = op.attr("x_num_col_dims"), op.attr("y_num_col_dims")
-    op.require(
-        0 < m < len(x.shape), f"x_num_col_dims={m} must lie inside X's {len(x.shape)} dimensions"
-    )
-    op.require(
-        0 < k < len(y.shape), f"y_num_col_dims={k} must lie inside Y's {len(y.shape)} dimensions"
-    )
-    width, height = product(x.shape[m:]), product(y.shape[:k])
-    op.require(merge_dims(width, height) is not None, f"inner sizes differ: {width} and {height}")
-    op.require(x.dtype == y.dtype, "X and Y must have one dtype")
-    return {"Out": of_shape(x.shape[:m] + y.shape[k:], x)}
+from .shapes import Sized
 
 
 class Mul(Binary):
@@ -44,13 +29,19 @@ class MulGrad(Mul, BinaryGrad, reads="*"): ...
 mul = define(
     "mul",
     Mul,
-    mul_shape,
+    Sized(
+        "X, Y as X -> Out [*rows *columns]",
+        "0 < x_num_col_dims < len(X); x_num_col_dims must lie inside X's dimensions",
+        "0 < y_num_col_dims < len(Y); y_num_col_dims must lie inside Y's dimensions",
+        "rows, width = X[:x_num_col_dims], prod(X[x_num_col_dims:])",
+        "height, columns = prod(Y[:y_num_col_dims]), Y[y_num_col_dims:]",
+        "width == height; inner sizes differ",
+    ),
     samples=(
         sample({"X": normal(3, 4), "Y": normal(4, 5)}),
         sample({"X": normal(2, 3, 4), "Y": normal(4, 5)}, x_num_col_dims=2),
         sample({"X": normal(2, 3, 4), "Y": normal(3, 4, 2)}, y_num_col_dims=2),
     ),
-    refuses=(sample({"X": normal(3, 4), "Y": normal(5, 2)}),),
     slope=differentiable(Op("mul_grad", MulGrad), bilinear("X", "Y", "Out")),
 )
 

@@ -11,36 +11,22 @@ from __future__ import annotations
 
 from .lod import like
 from .operands import Input, Offsets, Operands, Output
-from .registry import Inference, Op, define
+from .registry import Op, define
 from .samples import normal, offsets, sample
 from .shapes import Check, Sized, in_sequences
 
 ACTIVATIONS = ("sigmoid", "tanh", "relu", "identity")
 
 
-def know_activations(*attributes: str) -> Check:
-    """Return the check that attributes name activations of recurrent ops."""
-
-    def check(op: Inference) -> None:
-        for name in attributes:
-            kind, known = op.attr(name), ", ".join(ACTIVATIONS)
-            op.require(kind in ACTIVATIONS, f"{name} must be one of {known}, got {kind!r}")
-
-    return check
+def know_activations(*attributes: str) -> list[str]:
+    """Return the conditions that attributes name activations of recurrent ops."""
+    return [f"{name} in {tuple(ACTIVATIONS)}" for name in attributes]
 
 
-def _check_bias(op: Inference) -> None:
-    """Refuse a bias that does not end with as many peepholes as there are."""
-    gates, peepholes = op.shape("Weight")[1], op.attr("use_peepholes")
-    size = gates // 4 * 7 if peepholes else gates
-    why = "4 gates and 3 peepholes" if peepholes else "4 gates (use_peepholes is False)"
-    op.require(gates < 0 or op.shape("Bias") == (1, size), f"Bias must be [1, {size}]: {why}")
-
-
-_CHECKS = (
+_CHECKS: tuple[str | Check, ...] = (
     in_sequences("Input"),
-    know_activations("gate_activation", "cell_activation", "candidate_activation"),
-    _check_bias,
+    *know_activations("gate_activation", "cell_activation", "candidate_activation"),
+    "gates_and_peepholes = 7 if use_peepholes else 4",
 )
 
 
@@ -81,7 +67,8 @@ define(
     "lstm",
     Lstm,
     Sized(
-        "Input floats [N 4*D], Weight [D 4*D], Bias, H0 [sequences(Input) D], C0 [sequences(Input) D] "
+        "Input floats [N 4*D], Weight [D 4*D], Bias [1 gates_and_peepholes*D], "
+        "H0 [sequences(Input) D], C0 [sequences(Input) D] "
         "-> Hidden [N D], Cell [N D], BatchGate [N 4*D], BatchCellPreAct [N D]",
         *_CHECKS,
     ),
@@ -98,8 +85,6 @@ define(
         ),
     ),
     refuses=(
-        sample({**_X, "Bias": normal(1, 8)}),
-        sample({**_X, "Bias": normal(1, 14)}, gate_activation="elu"),
         sample({**_X, "Bias": normal(1, 14), "Input@LOD": [offsets(1, 2), offsets(2, 0, 3)]}),
     ),
     slope=Op("lstm_grad", LstmGrad),
@@ -134,11 +119,6 @@ class LstmpGrad(
     d_bias: Output | None
 
 
-def _check_clips(op: Inference) -> None:
-    for name in ("cell_clip", "proj_clip"):
-        op.require(op.attr(name) >= 0, f"{name} must not be negative, got {op.attr(name)}")
-
-
 _XP = {
     "Input": normal(5, 8),
     "Input@LOD": [offsets(2, 0, 3)],
@@ -150,12 +130,13 @@ define(
     "lstmp",
     Lstmp,
     Sized(
-        "Input floats [N 4*D], Weight [P 4*D], ProjWeight [D P], Bias, "
+        "Input floats [N 4*D], Weight [P 4*D], ProjWeight [D P], Bias [1 gates_and_peepholes*D], "
         "H0 [sequences(Input) P], C0 [sequences(Input) D] "
         "-> Projection [N P], Cell [N D], BatchGate [N 4*D], BatchCellPreAct [N D], BatchHidden [N D]",
         *_CHECKS,
-        know_activations("proj_activation"),
-        _check_clips,
+        *know_activations("proj_activation"),
+        "cell_clip >= 0",
+        "proj_clip >= 0",
     ),
     lod=like("Input", "Projection", "Cell"),
     samples=(
@@ -168,6 +149,5 @@ define(
             proj_activation="identity",
         ),
     ),
-    refuses=(sample(_XP, cell_clip=-1.0),),
     slope=Op("lstmp_grad", LstmpGrad),
 )

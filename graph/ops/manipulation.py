@@ -10,6 +10,7 @@ from .operands import Gradient, Input, Inputs, Operands, Output, Outputs, Unary,
 from .registry import Grad, Inference, Lying, Op, Spec, Specs, define, in_steps, slope
 from .rules import merge_dims, normal_axis, of_shape, product, sizes_read
 from .samples import lengths, normal, sample
+from .shapes import Sized
 
 
 def _along(
@@ -135,22 +136,6 @@ define(
 )
 
 
-def stack_shape(op: Inference) -> Mapping[str, Specs]:
-    """A new dimension at ``axis``, as long as there are operands."""
-    specs = op.specs("X")
-    op.require(
-        len({s.dtype for s in specs}) == 1 and len({len(s.shape) for s in specs}) == 1,
-        "operands differ",
-    )
-    axis = normal_axis(op, op.attr("axis"), len(specs[0].shape), extra=1)
-    shape = specs[0].shape
-    for spec in specs[1:]:
-        dims = [merge_dims(a, b) for a, b in zip(shape, spec.shape, strict=True)]
-        op.require(None not in dims, "operands must have one shape")
-        shape = tuple(d for d in dims if d is not None)
-    return {"Y": of_shape((*shape[:axis], len(specs), *shape[axis:]), specs[0])}
-
-
 def _unstacked(op: Inference, y: Spec) -> list[Spec]:
     axis = normal_axis(op, op.attr("axis"), len(y.shape))
     return [of_shape((*y.shape[:axis], *y.shape[axis + 1 :]), y)] * y.shape[axis]
@@ -165,14 +150,17 @@ class Stack(Operands):
 define(
     "stack",
     Stack,
-    stack_shape,
+    Sized(
+        "X as X [*shape] -> Y [*before number *after]",
+        "at = front(axis, shape + (1,))",
+        "before, number, after = shape[:at], len(X), shape[at:]",
+    ),
     linear=("X",),
     parts=_layers("Y", "X"),
     samples=(
         sample({"X": [normal(2, 3), normal(2, 3)]}, axis=1),
         sample({"X": [normal(4)] * 3}, axis=-1),
     ),
-    refuses=(sample({"X": [normal(2, 3), normal(3, 2)]}),),
     slope=slope(
         "d_y",
         "d_x",
@@ -180,16 +168,6 @@ define(
         parts=_layers("Y@GRAD", "X@GRAD"),
     ),
 )
-
-
-def unstack_shape(op: Inference) -> Mapping[str, Specs]:
-    """The layers of X along ``axis``; ``num`` says how many there are."""
-    x, num = op.spec("X"), op.attr("num")
-    op.require(len(x.shape) > 1, "X must have 2 dimensions or more")
-    axis = normal_axis(op, op.attr("axis"), len(x.shape))
-    size = merge_dims(x.shape[axis], num) if num > 0 else x.shape[axis]
-    op.require(size is not None and size > 0, f"num={num} is not the size of dimension {axis}")
-    return {"Y": [of_shape((*x.shape[:axis], *x.shape[axis + 1 :]), x)] * (size or 0)}
 
 
 def unstack_grad_shape(op: Inference) -> Mapping[str, Specs]:
@@ -210,16 +188,19 @@ class Unstack(Operands):
 define(
     "unstack",
     Unstack,
-    unstack_shape,
+    Sized(
+        "X -> Y*layers [*rest]",
+        "len(X) > 1; X must have 2 dimensions or more",
+        "at = front(axis, X)",
+        "layers = num if num > 0 else X[at]",
+        "layers == X[at] > 0; X must have num layers",
+        "rest = X[:at] + X[at + 1 :]",
+    ),
     linear=("X",),
     lod=no_sequences,
     parts=_layers("X", "Y"),
     samples=(sample({"X": normal(2, 3)}, num=2), sample({"X": normal(2, 3, 2)}, axis=-2, num=3)),
-    refuses=(
-        sample({"X": normal(2, 3)}, num=3),
-        sample({"X": normal(2, 3)}, axis=2, num=2),
-        sample({"X": normal(3)}, num=3),
-    ),
+    refuses=(sample({"X": normal(2, 3)}, axis=2, num=2),),
     slope=slope("d_y", "d_x", shape=unstack_grad_shape, parts=_layers("X@GRAD", "Y@GRAD")),
 )
 

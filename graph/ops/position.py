@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from . import formula as f
 from .operands import Input, Offsets, Operands, Output
-from .registry import Inference, Specs, define, slope
-from .rules import one_level
+from .registry import define, slope
+from .rules import same
 from .samples import normal, offsets, sample
 from .sequence import bounds_of_rows
-
-
-def add_position_encoding_shape(op: Inference) -> Mapping[str, Specs]:
-    """Out like X [N, length, width], or rows of sequences [N, width], with an even width."""
-    x = op.spec("X")
-    if len(x.shape) == 2:
-        op.sequences("X")
-        one_level(op, "X")
-    op.require(len(x.shape) in (2, 3), f"X must have 2 or 3 dimensions, has {len(x.shape)}")
-    width = x.shape[-1]
-    op.require(width % 2 == 0 or width < 0, f"the width must be even, is {width}")
-    return {"Out": x}
+from .shapes import Sized, rows_or_padded
 
 
 class AddPositionEncoding(Operands):
@@ -52,18 +39,18 @@ def add_position_encoding(a: AddPositionEncoding) -> f.Results:
 define(
     "add_position_encoding",
     AddPositionEncoding,
-    add_position_encoding_shape,
+    Sized("X -> Out", "X[-1] % 2 == 0; the width must be even", rows_or_padded("X")),
     formula=add_position_encoding,
     samples=(
         sample({"X": normal(2, 3, 4)}),
         sample({"X": normal(2, 5, 2)}, alpha=0.5, beta=2.0),
         sample({"X": normal(5, 4), "X@LOD": [offsets(2, 0, 3)]}, alpha=0.5, beta=2.0),
     ),
-    refuses=(sample({"X": normal(2, 3, 3)}), sample({"X": normal(2, 4)})),
+    refuses=(sample({"X": normal(2, 4)}),),
     slope=slope(
         "d_out",
         "d_x",
-        shape=lambda op: {"X@GRAD": op.spec("Out@GRAD")},
+        shape=same("Out@GRAD", "X@GRAD"),
         formula=lambda a: {"d_x": a.d_out * a.alpha},
     ),
 )

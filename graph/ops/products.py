@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from . import formula as f
 from .operands import Array, Binary, BinaryGrad, Input, Operands, Output, record_of
-from .registry import Inference, Op, Specs, define, slope
-from .rules import merge_dims, normal_axis, of_shape, one_dtype, same_shape
+from .registry import Op, define, slope
 from .samples import normal, sample
 from .shapes import Sized
-
-
-def _check_rank(op: Inference) -> None:
-    rank = len(op.shape("X"))
-    op.require(rank in (1, 2), f"X must have 1 or 2 dimensions, has {rank}")
-
 
 define(
     "dot",
     Binary,
-    Sized("X [... N], Y as X [... N] -> Out [... 1]", _check_rank),
+    Sized(
+        "X [... N], Y as X [... N] -> Out [... 1]",
+        "len(X) in (1, 2); X must have 1 or 2 dimensions",
+    ),
     formula=lambda a: {"out": (a.x * a.y).sum(-1, keepdims=True)},
     samples=(
         sample({"X": normal(4), "Y": normal(4)}),
         sample({"X": normal(3, 4), "Y": normal(3, 4)}),
     ),
-    refuses=(sample({"X": normal(2, 3, 4), "Y": normal(2, 3, 4)}),),
     slope=Op("dot_grad", BinaryGrad),
 )
 
@@ -44,36 +38,20 @@ define(
 )
 
 
-def _check_addend(op: Inference) -> None:
-    """Refuse an Input that has neither 1 nor the sizes of the product."""
-    shape = (op.shape("X")[0], op.shape("Y")[1])
-    pairs = zip(op.shape("Input"), shape, strict=True)
-    fits = all(n == 1 or merge_dims(n, m) is not None for n, m in pairs)
-    op.require(fits, f"Input must broadcast to {list(shape)}")
-
-
 define(
     "addmm",
     record_of("input x y", "out", Alpha=1.0, Beta=1.0, use_mkldnn=False),
-    Sized("X [M K], Y as X [K N], Input as X [A B] -> Out [M N]", _check_addend),
+    Sized(
+        "X [M K], Y as X [K N], Input as X [A B] -> Out [M N]",
+        "A in (1, M) and B in (1, N); Input must broadcast to the product",
+    ),
     formula=lambda a: {"out": a.input * a.Beta + (a.x @ a.y) * a.Alpha},
     samples=(
         sample({"Input": normal(3, 5), "X": normal(3, 4), "Y": normal(4, 5)}),
         sample({"Input": normal(1, 5), "X": normal(3, 4), "Y": normal(4, 5)}, Alpha=0.5, Beta=-2.0),
     ),
-    refuses=(sample({"Input": normal(2, 5), "X": normal(3, 4), "Y": normal(4, 5)}),),
     slope=slope("input x y d_out", "d_input d_x d_y"),
 )
-
-
-def kron_shape(op: Inference) -> Mapping[str, Specs]:
-    """The sizes are products of those of X and Y; the shorter shape has 1 in front."""
-    x, y = op.spec("X"), op.spec("Y")
-    one_dtype(op, "X", "Y")
-    shape = [
-        n * m if min(n, m) >= 0 else -1 for n, m in zip(*_same_rank(x.shape, y.shape), strict=True)
-    ]
-    return {"Out": of_shape(tuple(shape), x)}
 
 
 def _same_rank(*shapes: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -93,7 +71,11 @@ def kron(a: Any) -> f.Results:
 define(
     "kron",
     Binary,
-    kron_shape,
+    Sized(
+        "X, Y as X -> Out [*sizes]",
+        "x, y = (1,) * (len(Y) - len(X)) + X, (1,) * (len(X) - len(Y)) + Y",
+        "sizes = [n * m for n, m in zip(x, y)]",
+    ),
     formula=kron,
     samples=(
         sample({"X": normal(2, 3), "Y": normal(4, 2)}),
@@ -102,19 +84,6 @@ define(
     ),
     slope=Op("kron_grad", BinaryGrad),
 )
-
-
-def cross_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X; the dimension of the vectors has 3 elements."""
-    x = op.spec("X")
-    one_dtype(op, "X", "Y")
-    shape, dim = same_shape(op, "X", "Y"), op.attr("dim")
-    if dim == FIRST_OF_THREE:
-        op.require(3 in shape or -1 in shape, "a dimension of 3 elements is needed")
-    else:
-        dim = normal_axis(op, dim, len(shape))
-        op.require(shape[dim] in (3, -1), f"dimension {dim} must have 3 elements")
-    return {"Out": of_shape(shape, x)}
 
 
 FIRST_OF_THREE = 9  # Paddle's word for the first dimension of 3 elements
@@ -136,17 +105,17 @@ def vector_product(x: Array, y: Array, dim: int) -> Array:
 define(
     "cross",
     record_of("x y", "out", dim=FIRST_OF_THREE),
-    cross_shape,
+    Sized(
+        "X [...], Y as X [...] -> Out [...]",
+        f"3 in X if dim == {FIRST_OF_THREE} else X[front(dim, X)] == 3; "
+        "the dimension of the vectors must have 3 elements",
+    ),
     formula=lambda a: {"out": vector_product(a.x, a.y, a.dim)},
     samples=(
         sample({"X": normal(3, 4), "Y": normal(3, 4)}),
         sample({"X": normal(3, 2, 3), "Y": normal(3, 2, 3)}, dim=-1),
     ),
-    refuses=(
-        sample({"X": normal(2, 4), "Y": normal(2, 4)}),
-        sample({"X": normal(3, 4), "Y": normal(3, 4)}, dim=1),
-        sample({"X": normal(3, 4), "Y": normal(3, 5)}),
-    ),
+    refuses=(sample({"X": normal(2, 4), "Y": normal(2, 4)}),),
     slope=slope(
         "x y d_out",
         "d_x d_y",
@@ -197,13 +166,6 @@ define(
 )
 
 
-def _check_window(op: Inference) -> None:
-    """Refuse rows of Y that are of an even size, or longer than X's."""
-    width, room = op.shape("Y")[1], op.shape("X")[1]
-    op.require(width < 0 or width % 2 == 1, f"Y's rows must be of odd size, are of {width}")
-    op.require(-1 in (width, room) or width <= room, "Y's rows must not exceed X's")
-
-
 def conv_shift(a: Any) -> f.Results:
     """Out[n, i] = sum of X[n, (i + k - K // 2) mod M] Y[n, k]: Graves et al., arXiv 1410.5401, equation 8."""
     m, k = a.x.shape[1], a.y.shape[1]
@@ -214,13 +176,13 @@ def conv_shift(a: Any) -> f.Results:
 define(
     "conv_shift",
     Binary,
-    Sized("X [N M], Y as X [N K] -> Out as X", _check_window),
+    Sized(
+        "X [N M], Y as X [N K] -> Out as X",
+        "K % 2 == 1; Y's rows must be of odd size",
+        "K <= M; Y's rows must not exceed X's",
+    ),
     formula=conv_shift,
     samples=(sample({"X": normal(2, 5), "Y": normal(2, 3)}),),
-    refuses=(
-        sample({"X": normal(2, 5), "Y": normal(2, 2)}),
-        sample({"X": normal(2, 3), "Y": normal(2, 5)}),
-    ),
     slope=Op("conv_shift_grad", BinaryGrad),
 )
 

@@ -9,32 +9,32 @@ import numpy as np
 from ...strategies.types import FLOATS, VarType, to_numpy
 from . import formula as f
 from .lod import no_sequences
-from .operands import Gradient, Input, Inputs, Operands, Output, Outputs, Unary, named, record_of
+from .operands import (
+    Gradient,
+    Input,
+    Inputs,
+    Operands,
+    Output,
+    Outputs,
+    Positive,
+    Unary,
+    named,
+    record_of,
+)
 from .registry import Inference, Op, Spec, Specs, define, in_steps, slope
-from .rules import of_shape, product
+from .rules import of_shape
 from .samples import booleans, integers, lengths, normal, sample
-from .shapes import Sized
-
-
-def fill_shape(op: Inference) -> Mapping[str, Specs]:
-    """``shape``, for which there are as many values."""
-    shape, values = tuple(op.attr("shape")), op.attr("value")
-    op.require(
-        product(shape) == len(values), f"{len(values)} values do not fill the shape {list(shape)}"
-    )
-    return {"Out": Spec(shape, VarType(op.attr("dtype")))}
-
+from .shapes import Sized, one_element
 
 define(
     "fill",
     record_of("", "out", value=[], shape=[], dtype=int(VarType.FP32), force_cpu=False),
-    fill_shape,
+    Sized("-> Out dtype [*shape]", "len(value) == prod(shape); the values do not fill the shape"),
     formula=lambda a: {"out": f.table(a.value, a.out.dtype).reshape(a.out.shape)},
     samples=(
         sample(shape=[2, 2], value=[1.0, 2.0, 3.0, 4.0]),
         sample(shape=[2], value=[1.0, -2.0], dtype=int(VarType.INT64)),
     ),
-    refuses=(sample(shape=[3], value=[1.0]),),
 )
 
 
@@ -62,24 +62,12 @@ define(
 )
 
 
-def linspace_shape(op: Inference) -> Mapping[str, Specs]:
-    """``num`` elements of Start's type."""
-    start, num = op.spec("Start"), op.attr("num")
-    op.require(
-        op.spec("Stop").dtype == start.dtype
-        and all(product(op.shape(slot)) in (1, -1) for slot in ("Start", "Stop")),
-        "Start and Stop must be one number each, of one type",
-    )
-    op.require(num > 0, f"Num must be above 0, got {num}")
-    return {"Out": Spec((num,), start.dtype)}
-
-
 class Linspace(Operands):
     start: Input
     stop: Input
     num_tensor: Input | None = named("Num")
     out: Output
-    num: int = 0  # not in Paddle: what Num holds
+    num: Positive = 0  # not in Paddle: what Num holds
 
 
 def linspace(a: Linspace) -> f.Results:
@@ -92,14 +80,16 @@ def linspace(a: Linspace) -> f.Results:
 define(
     "linspace",
     Linspace,
-    linspace_shape,
+    Sized(
+        "Start, Stop as Start -> Out as Start [num]",
+        one_element("Start", "Stop"),
+    ),
     formula=linspace,
     numbers={"Num": "num"},
     samples=(
         sample({"Start": normal(1), "Stop": normal(1)}, num=5),
         sample({"Start": normal(1), "Stop": normal(1)}, num=1),
     ),
-    refuses=(sample({"Start": normal(1), "Stop": normal(1)}, num=0),),
 )
 
 
@@ -171,15 +161,6 @@ define(
 )
 
 
-def meshgrid_shape(op: Inference) -> Mapping[str, Specs]:
-    """Every operand, a vector, is repeated along the dimensions of all others."""
-    specs = op.specs("X")
-    op.require(all(len(spec.shape) == 1 for spec in specs), "operands must be vectors")
-    op.require(len({spec.dtype for spec in specs}) == 1, "operands must be of one type")
-    shape = tuple(spec.shape[0] for spec in specs)
-    return {"Out": [of_shape(shape, spec) for spec in specs]}
-
-
 class Meshgrid(Operands):
     x: Inputs
     out: Outputs
@@ -194,13 +175,16 @@ def meshgrid(a: Meshgrid) -> f.Results:
 define(
     "meshgrid",
     Meshgrid,
-    meshgrid_shape,
+    Sized(
+        "X as X -> Out*number [*sizes]",
+        "every(len(x) == 1 for x in X); operands must be vectors",
+        "number, sizes = len(X), [x[0] for x in X]",
+    ),
     formula=meshgrid,
     samples=(
         sample({"X": [normal(2), normal(3)]}),
         sample({"X": [normal(2), normal(1), normal(4)]}),
     ),
-    refuses=(sample({"X": [normal(2), normal(3, 1)]}),),
     slope=slope("x d_out", "d_x"),
 )
 

@@ -11,9 +11,9 @@ from . import expr as e
 from . import formula as f
 from .activation import define_activation
 from .operands import Unary, record_of
-from .registry import Inference, Shapes, Specs, define, slope
-from .rules import product
+from .registry import Shapes, define, slope
 from .samples import normal, sample
+from .shapes import Sized
 
 
 def _near(*kinks: float, **attrs: Any) -> Any:
@@ -137,21 +137,13 @@ def _silu_slope(x: e.Expr, d_out: e.Expr) -> e.Expr:
 define_activation("silu", lambda x: x * e.sigmoid(x), "X", _silu_slope, attrs={})
 
 
-def prelu_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X; Alpha has one element, one for each channel, or one for each element of a row."""
-    x, alpha, mode = op.spec("X"), op.spec("Alpha"), op.attr("mode")
-    op.require(x.dtype == alpha.dtype, "X and Alpha must have one dtype")
-    op.require(mode in ("all", "channel", "element"), f"mode={mode!r} is unknown")
-    op.require(mode != "channel" or len(x.shape) > 1, "X has no dimension of channels")
-    count = {
-        "all": 1,
-        "channel": x.shape[1] if len(x.shape) > 1 else 1,
-        "element": product(x.shape[1:]),
-    }
-    have = product(alpha.shape)
-    fits = have == count[mode] or (mode != "all" and -1 in (have, count[mode]))
-    op.require(fits, f"mode {mode!r} takes {count[mode]} weight(s) in Alpha, got {have}")
-    return {"Out": x, "X@GRAD": x, "Alpha@GRAD": alpha}
+prelu_shape = Sized(
+    "X, Alpha as X -> Out, X@GRAD as X, Alpha@GRAD as Alpha",
+    "mode in ('all', 'channel', 'element'); mode is unknown",
+    "mode != 'channel' or len(X) > 1; X has no dimension of channels",
+    "weights = 1 if mode == 'all' else X[1] if mode == 'channel' else prod(X[1:])",
+    "prod(Alpha) == weights; Alpha must have as many weights as the mode takes",
+)
 
 
 def _beside_channels(shapes: Shapes, attrs: Mapping[str, Any]) -> Shapes:
@@ -180,12 +172,6 @@ define(
         sample({"X": normal(4, 3, away_from=(0.0,)), "Alpha": normal(3)}, mode="channel"),
         sample({"X": _IMAGE, "Alpha": normal(1, 3, 2, 2)}, mode="element"),
     ),
-    refuses=(
-        sample({"X": _IMAGE, "Alpha": normal(3)}),
-        sample({"X": _IMAGE, "Alpha": normal(2)}, mode="channel"),
-        sample({"X": _IMAGE, "Alpha": normal(3)}, mode="element"),
-        sample({"X": _IMAGE, "Alpha": normal(1)}, mode="each"),
-    ),
     slope=slope(
         "x alpha d_out",
         "d_x d_alpha",
@@ -197,20 +183,6 @@ define(
         ),
     ),
 )
-
-
-def maxout_shape(op: Inference) -> Mapping[str, Specs]:
-    """X with ``groups`` times fewer channels."""
-    x, groups, axis = op.spec("X"), op.attr("groups"), op.attr("axis")
-    op.require(len(x.shape) == 4, "X must have 4 dimensions")
-    op.require(groups > 1, f"groups={groups} must be above 1")
-    channels = x.shape[axis]
-    op.require(
-        channels < 0 or channels % groups == 0, f"{channels} channels do not divide by {groups}"
-    )
-    shape = list(x.shape)
-    shape[axis] = channels // groups if channels >= 0 else -1
-    return {"Out": x._replace(shape=tuple(shape))}
 
 
 class Maxout(Unary):
@@ -229,15 +201,18 @@ def maxout(a: Maxout) -> f.Results:
 define(
     "maxout",  # Goodfellow et al., arXiv 1302.4389
     Maxout,
-    maxout_shape,
+    Sized(
+        "X -> Out [*shape]",
+        "len(X) == 4; X must have 4 dimensions",
+        "groups > 1",
+        "at = front(axis, X)",
+        "X[at] % groups == 0; channels do not divide by groups",
+        "shape = X[:at] + (X[at] // groups,) + X[at + 1 :]",
+    ),
     formula=maxout,
     samples=(
         sample({"X": normal(2, 6, 3, 2)}, groups=2),
         sample({"X": normal(2, 3, 2, 6)}, groups=3, axis=-1),
-    ),
-    refuses=(
-        sample({"X": normal(2, 6, 3, 2)}, groups=4),
-        sample({"X": normal(2, 6)}, groups=2),
     ),
     slope=slope("x out d_out", "d_x"),
 )

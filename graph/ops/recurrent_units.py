@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Literal
 
 from . import formula as f
+from .gates import ACTIVATIONS
 from .lod import no_sequences
-from .operands import Array, Input, Operands, Output, named
+from .operands import Input, Operands, Output, named
 from .registry import Op, define, slope
 from .samples import normal, sample
 from .shapes import Sized
 
-
-def _sigmoid(x: Array) -> Array:
-    """Return a gate, by a function whose derivative overflows nowhere: that of exp(-x) would."""
-    return f.tanh(x * 0.5) * 0.5 + 0.5
+_sigmoid = ACTIVATIONS["sigmoid"]
 
 
 class LstmUnit(Operands):
@@ -46,7 +44,8 @@ define(
     slope=slope("x c_prev c d_c d_h", "d_x d_c_prev"),
 )
 
-_ACTIVATIONS = (lambda x: x, _sigmoid, f.tanh, lambda x: f.maximum(x, 0))  # by number
+# by number
+_ACTIVATIONS = [ACTIVATIONS[kind] for kind in ("identity", "sigmoid", "tanh", "relu")]
 
 
 class GruUnit(Operands):

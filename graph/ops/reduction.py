@@ -11,7 +11,7 @@ from . import formula as f
 from .expr import Expr
 from .operands import Array, Inputs, Operands, Output, SlopeOfBoth, SlopeOfX, Unary, record_of
 from .registry import Grad, Inference, Op, ShapeRule, Shapes, Spec, Specs, define
-from .rules import merge_dims, normal_axis, product, same
+from .rules import normal_axis, product, same
 from .samples import Draw, booleans, normal, sample, uniform
 from .shapes import Sized, names_dimensions, one_element
 
@@ -41,18 +41,6 @@ define(
 )
 
 
-def sum_shape(op: Inference) -> Mapping[str, Specs]:
-    """All terms have one shape and dtype."""
-    specs = op.specs("X")
-    shape = specs[0].shape
-    for spec in specs[1:]:
-        fits = len(spec.shape) == len(shape) and spec.dtype == specs[0].dtype
-        dims = [merge_dims(a, b) for a, b in zip(shape, spec.shape, strict=False)]
-        op.require(fits and None not in dims, "all terms must have one shape and dtype")
-        shape = tuple(d for d in dims if d is not None)
-    return {"Out": Spec(shape, specs[0].dtype)}
-
-
 class Sum(Operands):
     x: Inputs
     out: Output
@@ -62,13 +50,12 @@ class Sum(Operands):
 define(
     "sum",
     Sum,
-    sum_shape,
+    Sized("X as X [...] -> Out [...]"),
     grad=Grad(
         "scale", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}, attrs=lambda a: {"scale": 1.0}, each="X"
     ),
     in_place={"Out": "X"},
     samples=(sample({"X": [normal(3, 4), normal(3, 4), normal(3, 4)]}), sample({"X": [normal(5)]})),
-    refuses=(sample({"X": [normal(3, 4), normal(4, 3)]}),),
 )
 
 

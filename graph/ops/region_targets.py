@@ -17,8 +17,8 @@ from .levels import computed, define_level
 from .lod import no_sequences
 from .lod_levels import bounds, parts
 from .operands import Array, Input, Offsets, Operands, Output, Positive
-from .registry import Inference, define
-from .rules import check_classes, merge_dims
+from .registry import define
+from .rules import check_classes
 from .samples import offsets, sample, table
 from .shapes import Sized, counted
 
@@ -326,12 +326,6 @@ def region_targets(a: Any, choose: Choose = first) -> list[RegionTargets]:
 _TARGETS = ("Rois", "LabelsInt32", "BboxTargets", "BboxInsideWeights", "BboxOutsideWeights")
 
 
-def _check_images(op: Inference) -> None:
-    for slot in ("RpnRois", "GtBoxes"):
-        fits = merge_dims(op.sequences(slot), op.shape("ImInfo")[0]) is not None
-        op.require(fits, f"{slot} must have a sequence for each image of ImInfo")
-
-
 _CANDIDATES = {
     **_OBJECTS,
     "RpnRois": table(
@@ -359,7 +353,8 @@ define(
         "GtClasses [objects 1?], IsCrowd [objects 1?] "
         "-> Rois [S 4], LabelsInt32 int32 [S 1], "
         + ", ".join(f"{slot} [S 4*class_nums]" for slot in _TARGETS[2:]),
-        _check_images,
+        "sequences(RpnRois) == N; RpnRois must have a sequence for each image of ImInfo",
+        "sequences(GtBoxes) == N; GtBoxes must have a sequence for each image of ImInfo",
         counted(
             GenerateProposalLabels,
             lambda a: {"S": sum(len(image.boxes) for image in region_targets(a))},

@@ -14,10 +14,9 @@ import numpy as np
 from . import formula as f
 from .lod import no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, Positive, named
-from .registry import Inference, define, slope
-from .rules import match
+from .registry import define, slope
 from .samples import normal, offsets, sample, table, uniform
-from .shapes import Sized
+from .shapes import Sized, numbers
 
 _NEAR = 1e-4  # numbers that differ by less are equal, of those that a perspective makes
 
@@ -38,26 +37,6 @@ class DeformableRegionPool(Operands):
     part_size: Sequence[int] = [1, 1]
     sample_per_part: Positive = 1
     trans_std: float = 0.1
-
-
-def _check_moves(op: Inference) -> None:
-    """Refuse numbers and moves [R, 2 classes, rows, columns] that do not fit the channels."""
-    op.sequences("ROIs")
-    groups, parts, out = op.attr("group_size"), op.attr("part_size"), op.attr("output_dim")
-    for name, numbers in (("group_size", groups), ("part_size", parts)):
-        fits = len(numbers) == 2 and min(numbers) > 0
-        op.require(fits, f"{name} {list(numbers)} must be two numbers above 0")
-    channels = op.shape("Input")[1]
-    wanted = out * groups[0] * groups[1]
-    op.require(
-        not 0 <= channels < wanted,
-        f"Input has {channels} channels, less than output_dim x group_size = {wanted}",
-    )
-    if not op.attr("no_trans"):
-        match(op, Trans=(op.shape("ROIs")[0], "moves", *parts))
-        moves = op.shape("Trans")[1]
-        fits = moves < 0 or (moves % 2 == 0 and out % max(moves // 2, 1) == 0 and moves > 0)
-        op.require(fits, f"Trans has {moves} channels: two for each class, by which {out} divides")
 
 
 def deformable_region_pool(a: DeformableRegionPool) -> f.Results:
@@ -169,7 +148,13 @@ define(
         "Input floats [N C H W], ROIs as Input [R 4], Trans as Input "
         "-> TopCount [R output_dim pooled_height pooled_width], "
         "Output [R output_dim pooled_height pooled_width]",
-        _check_moves,
+        *numbers(2, 1, "group_size", "part_size"),
+        "C >= output_dim * prod(group_size); Input must have output_dim x group_size channels",
+        "no_trans or Trans == (ROIs[0], *Trans[1:2], *part_size); "
+        "Trans must be [R, channels, rows, columns], of part_size",
+        "no_trans or Trans[1] > 0 and Trans[1] % 2 == 0 and output_dim % (Trans[1] // 2) == 0; "
+        "Trans must have two channels for each class, by which output_dim divides",
+        lambda op: {"images": op.sequences("ROIs")},
     ),
     formula=deformable_region_pool,
     lod=no_sequences,
@@ -194,16 +179,6 @@ define(
             **_BINS,
             output_dim=2,
             no_trans=True,
-        ),
-    ),
-    refuses=(
-        sample({"Input": normal(2, 3, 6, 8), **_AT, "Trans": _MOVES}, **_BINS, output_dim=4),
-        sample({"Input": normal(2, 4, 6, 8), **_AT, "Trans": _MOVES}, **_BINS, output_dim=4),
-        sample(
-            {"Input": normal(2, 3, 6, 8), **_AT, "Trans": _MOVES},
-            **_BINS,
-            output_dim=3,
-            part_size=[2, 3],
         ),
     ),
     slope=slope("input rois rois_at trans top_count d_output", "d_input d_trans"),

@@ -13,7 +13,7 @@ expression where one fits, and samples that the conformance suite runs. Kernels 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, NoReturn, ParamSpec
@@ -48,6 +48,7 @@ class Spec(NamedTuple):
         return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
 
 
+_LONG = 64  # numbers of an attribute
 OFFSETS = Spec((-1,), VarType.INT64)  # of a level of sequences: one more than there are
 
 Values = Callable[
@@ -108,6 +109,17 @@ class Inference:
     def attr(self, name: str) -> Any:
         """Return an attribute."""
         return self.attrs[name]
+
+    def key(self, names: Iterable[str]) -> Hashable | None:
+        """Return the op, the specs of what it reads, and those of its attributes that have these names.
+
+        None: an attribute is a long list.
+        """
+        attrs = [self.attrs[name] for name in names if name in self.attrs]
+        if any(isinstance(value, list) and len(value) > _LONG for value in attrs):
+            return None
+        settings = [tuple(value) if isinstance(value, list) else value for value in attrs]
+        return self.op.type, *((slot, *specs) for slot, specs in self._read.items()), *settings
 
     @property
     def exact(self) -> bool:
@@ -384,6 +396,16 @@ class Op:
     def is_gradient(self) -> bool:
         """Whether the results are gradients."""
         return any("@GRAD" in slot.name for slot in self.output_slots)
+
+    @cached_property
+    def needed(self) -> frozenset[str]:
+        """The input slots that are always in use."""
+        return frozenset(slot.name for slot in self.input_slots if not slot.optional)
+
+    @cached_property
+    def several(self) -> frozenset[str]:
+        """The input slots that take any number of variables."""
+        return frozenset(slot.name for slot in self.input_slots if slot.duplicable)
 
     @cached_property
     def limits(self) -> tuple[tuple[str, Limit], ...]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import zip_longest
-
 from . import formula as f
 from .norm import LayerNorm, LayerNormGrad, layer_norm, layer_norm_grad, layer_norm_shape
 from .operands import Input, Output
-from .registry import Inference, Specs, define
-from .rules import grads_like, merge_dims
+from .registry import define
 from .samples import normal, sample, uniform
+from .shapes import Sized
 
 ADD_NORM, NORM_GRAD_ADD = "add_layer_norm", "layer_norm_grad_add"
 
@@ -27,24 +24,6 @@ class LayerNormGradAdd(LayerNormGrad):
 
     addend: Input
     d_x: Output
-
-
-def _like_x(op: Inference, *slots: str) -> None:
-    x = op.spec("X")
-    for slot in slots:
-        pairs = zip_longest(op.shape(slot), x.shape)
-        fits = all(None not in (a, b) and merge_dims(a, b) is not None for a, b in pairs)
-        op.require(fits and op.spec(slot).dtype == x.dtype, f"{slot} must be {x}")
-
-
-def _add_norm_shape(op: Inference) -> Mapping[str, Specs]:
-    _like_x(op, "Z")
-    return {"Out": op.spec("X"), **layer_norm_shape(op)}
-
-
-def _grad_add_shape(op: Inference) -> Mapping[str, Specs]:
-    _like_x(op, "Addend", "Y@GRAD")
-    return grads_like("X", "Scale", "Bias")(op)
 
 
 def _add_layer_norm(a: AddLayerNorm) -> f.Results:
@@ -65,19 +44,20 @@ _SLOPES = {"X": _ROWS, "Y@GRAD": _ROWS, "Addend": _ROWS, **_STATISTICS}
 define(
     ADD_NORM,
     AddLayerNorm,
-    _add_norm_shape,
+    layer_norm_shape.extended("Z as X [...] -> Out as X"),
     formula=_add_layer_norm,
     samples=(
         sample({"X": _ROWS, "Z": _ROWS, **_PARAMETERS}),
         sample({"X": normal(2, 3, 4), "Z": normal(2, 3, 4)}, begin_norm_axis=2),
     ),
-    refuses=(sample({"X": _ROWS, "Z": _LONE, **_PARAMETERS}),),
 )
 define(
     NORM_GRAD_ADD,
     LayerNormGradAdd,
-    _grad_add_shape,
+    Sized(
+        "X [...], Addend as X [...], Y@GRAD as X [...], Scale, Bias "
+        "-> X@GRAD as X, Scale@GRAD as Scale, Bias@GRAD as Bias"
+    ),
     formula=_layer_norm_grad_add,
     samples=(sample({**_SLOPES, **_PARAMETERS}), sample(_SLOPES)),
-    refuses=(sample({**_SLOPES, "Addend": _LONE}),),
 )

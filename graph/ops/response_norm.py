@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from . import formula as f
-from .operands import Array, Gradient, Input, Operands, Output
-from .registry import Inference, Op, define
+from .operands import Array, Gradient, Input, Operands, Output, Positive
+from .registry import Op, define
 from .samples import normal, sample
 from .shapes import Sized
 
 
-def _check_window(op: Inference) -> None:
-    n = op.attr("n")
-    op.require(n > 0 and n % 2 == 1, f"n must be odd and above 0, is {n}")
-
-
 class LrnAttributes(Operands):
-    n: int = 5
+    n: Positive = 5
     k: float = 2.0
     alpha: float = 1e-4
     beta: float = 0.75
@@ -60,12 +55,11 @@ def lrn_grad(a: LrnGrad) -> f.Results:
 define(
     "lrn",
     Lrn,
-    Sized("X [N C H W] -> Out as X, MidOut as X", _check_window),
+    Sized("X [N C H W] -> Out as X, MidOut as X", "n % 2 == 1; n must be odd"),
     formula=lrn,
     samples=(
         sample({"X": normal(2, 6, 2, 2)}, alpha=0.5),
         sample({"X": normal(2, 2, 2, 4)}, n=3, beta=0.5, k=1.0, alpha=0.1, data_format="NHWC"),
     ),
-    refuses=(sample({"X": normal(2, 6, 2, 2)}, n=4),),
     slope=Op("lrn_grad", LrnGrad, formula=lrn_grad),
 )

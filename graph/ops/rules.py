@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from ...strategies.errors import InvalidValue
 from ...strategies.types import FLOATS, INTEGERS, LOW, VarType
 from .operands import Operands
 from .registry import Inference, ShapeRule, Spec, Specs
+from .sizes import Expression, as_size, expression
 
 UNKNOWN_SIZE = -(2**63)  # a size, in a variable, that is known only when the program runs
 
@@ -28,15 +31,6 @@ def same(source: str = "X", *outputs: str) -> ShapeRule:
 def as_declared(op: Inference) -> Mapping[str, Specs]:
     """Results have the shapes that the program declares: a block around, or another host, decides them."""
     return {}
-
-
-def grads_like(*sources: str) -> ShapeRule:
-    """``S@GRAD`` has the shape and dtype of ``S``, for every source slot that is in use."""
-
-    def rule(op: Inference) -> Mapping[str, Specs]:
-        return {f"{source}@GRAD": op.specs(source) for source in sources if op.has(source)}
-
-    return rule
 
 
 def merge_dims(a: int, b: int) -> int | None:
@@ -62,59 +56,80 @@ def same_shape(op: Inference, x: str, y: str) -> tuple[int, ...]:
 
 
 def match(
-    op: Inference, known: Mapping[str, int] | None = None, /, **shapes: str | Sequence[int | str]
-) -> dict[str, int]:
+    op: Inference, numbers: Mapping[str, Any] | None = None, /, **shapes: str | Sequence[int | str]
+) -> dict[str, Any]:
     """Return the sizes that words stand for in inputs of these shapes; refuse others.
 
     ``match(op, {"classes": count}, X="N C", Label="N 1", Weight="classes C")``: a word is a size, one of
-    ``known`` or the same wherever it stands; ``4*C`` and ``C+1`` are made of such. ``...`` stands for any
-    number of sizes, the same wherever it stands, ``1?`` at the end for a dimension of one element that may be
-    missing. Sizes of -1 fit anything. Inputs that are not in use are passed over.
+    ``numbers`` or the same wherever it stands; ``4*C`` and ``C+1`` are made of such, ``*rest`` are several.
+    ``...`` stands for any number of sizes, the same wherever it stands, ``1?`` at the end for a
+    dimension of one element that may be missing. Sizes of -1 fit anything. Inputs that are not in use are
+    passed over.
     """
-    sizes = dict(known or {})
-    slots = [*filter(op.has, shapes)]
-    for slot in slots:
-        form, shape = shapes[slot], op.shape(slot)
+    sizes = dict(numbers or {})
+    operands = [(slot, spec.shape) for slot in shapes if op.has(slot) for spec in op.specs(slot)]
+    again: list[tuple[str, tuple[int, ...]]] = []  # words of a product may stand further on
+    several: set[str] = set()  # words that stand for several sizes
+    for slot, shape in chain(operands, again):
+        form = shapes[slot]
         words = form.split() if isinstance(form, str) else [*map(str, form)]
-        if "..." in words:
-            sizes.setdefault("...", len(shape) - len(words) + 1)
+        for word in words:
+            if word == "..." or (word[0] == "*" and word[1:] not in sizes):
+                sizes.setdefault(word, len(shape) - len(words) + 1)
+                several.add(word)
         spread = spread_words(words, sizes)
         if words[-1] == "1?":
             spread[-1:] = ["1"] * (len(shape) == len(spread))
         fits = len(spread) == len(shape)
         for word, size in zip(spread, shape, strict=False):
             number = size_of(word, sizes)
-            if number < 0 and slots.count(slot) == 1 and re.search("[*+]", word):
-                slots.append(slot)  # the words that it is made of may stand further on
+            if number < 0 and (slot, shape) not in again and _expression(word):
+                again.append((slot, shape))
             merged = merge_dims(number, size)
             fits = fits and merged is not None
             sizes[word] = number if merged is None else merged
         if not fits:
-            names = [w for w in dict.fromkeys(words) if re.search("[a-zA-Z]", w)]
+            names = [w for w in dict.fromkeys(words) if re.search("[a-zA-Z]", w) and w[0] != "*"]
             names = [name for name in names if sizes.get(name, -1) >= 0]
-            numbers = ", ".join(f"{name} = {sizes[name]}" for name in names)
-            where = f", where {numbers}" if names else ""
-            shown = [str(sizes[w]) if w.startswith("...") else w for w in spread]
+            values = ", ".join(f"{name} = {sizes[name]}" for name in names)
+            where = f", where {values}" if names else ""
+            shown = [str(sizes[w]) if w.startswith(("...", "*")) else w for w in spread]
             kind = "be a vector " if len(spread) == 1 != len(shape) else "be "
             kind = "have one number in a row: " if spread[1:] == ["1"] else kind
             rank = len(spread)
             more = f": {rank} dimensions" if kind == "be " and rank != len(shape) else ""
             op.fail(f"{slot} must {kind}[{', '.join(shown)}]{where}{more}")
+    for word in several - {"..."}:
+        sizes[word[1:]] = tuple(sizes[each] for each in spread_words([word], sizes))
     return sizes
 
 
-def spread_words(words: Sequence[str], sizes: Mapping[str, int]) -> list[str]:
-    """Return words with one for each of the sizes that ``...`` stands for."""
-    lead = [f"...{i}" for i in range(sizes.get("...", 0))]
-    return [each for word in words for each in (lead if word == "..." else [word])]
+def spread_words(words: Sequence[str], sizes: Mapping[str, Any]) -> list[str]:
+    """Return words with one for each of the sizes that ``...`` and words behind a star stand for."""
+    spread: list[str] = []
+    for word in words:
+        if word in sizes and (word == "..." or word[0] == "*"):
+            spread.extend(f"{word}{i}" for i in range(sizes[word]))
+        elif word[0] == "*":
+            spread.extend(str(int(size)) for size in sizes[word[1:]])
+        else:
+            spread.append(word)
+    return spread
 
 
-def size_of(word: str, sizes: Mapping[str, int]) -> int:
-    """Return the size that a word, or a sum of products of them, stands for (-1: not known)."""
-    if not any(sign in word for sign in "*+"):
+@cache
+def _expression(word: str) -> Expression | None:
+    """Return the expression of a word that is neither a name nor a number."""
+    return expression(word) if re.search(r"[\w)][*+/-]", word) else None
+
+
+def size_of(word: str, sizes: Mapping[str, Any]) -> int:
+    """Return the size that a word, or an expression of words, stands for (-1: not known)."""
+    terms = _expression(word)
+    if terms is None:
         return int(word) if word.lstrip("-").isdigit() else sizes.get(word, -1)
-    terms = [product(tuple(size_of(w, sizes) for w in term.split("*"))) for term in word.split("+")]
-    return sizes.get(word, -1) if -1 in terms else sum(terms)
+    size = int(terms.value(*(as_size(sizes.get(name, -1)) for name in terms.names)))
+    return sizes.get(word, -1) if size < 0 else size
 
 
 def known_operands(op: Inference, record: type[Operands], reads: str = "") -> Operands | None:
@@ -152,21 +167,31 @@ def check_classes(labels: np.ndarray, count: int, slot: str, attr: str) -> None:
 
 def one_dtype(op: Inference, *slots: str) -> None:
     """Refuse inputs of different types, of those in use."""
-    types = {op.spec(slot).dtype for slot in filter(op.has, slots)}
-    op.require(len(types) <= 1, f"{', '.join(slots)} must have one dtype")
+    types = {spec.dtype for slot in filter(op.has, slots) for spec in op.specs(slot)}
+    op.require(len(types) <= 1, f"{', '.join(dict.fromkeys(slots))} must have one dtype")
 
 
 def hold_floats(op: Inference, *slots: str) -> None:
     """Refuse inputs, of those in use, that do not hold floats of one type."""
-    one_dtype(op, *slots)
-    for slot in filter(op.has, slots):
-        op.require(op.spec(slot).dtype in FLOATS, f"{slot} must hold floats: cast it first")
+    if len(slots) > 1:
+        one_dtype(op, *slots)
+    _hold(op, slots, FLOATS, "floats: cast it first")
 
 
 def hold_integers(op: Inference, *slots: str) -> None:
     """Refuse inputs, of those in use, that do not hold integers."""
+    _hold(op, slots, INTEGERS, "integers")
+
+
+def hold_numbers(op: Inference, *slots: str) -> None:
+    """Refuse inputs, of those in use, that hold neither floats nor integers."""
+    _hold(op, slots, (*FLOATS, *INTEGERS), "numbers")
+
+
+def _hold(op: Inference, slots: Sequence[str], types: Collection[VarType], what: str) -> None:
     for slot in filter(op.has, slots):
-        op.require(op.spec(slot).dtype in INTEGERS, f"{slot} must hold integers")
+        fits = all(spec.dtype in types for spec in op.specs(slot))
+        op.require(fits, f"{slot} must hold {what}")
 
 
 def one_level(op: Inference, slot: str) -> None:

@@ -6,15 +6,14 @@ With ``is_sparse`` the gradient of Weight is rows (``passes/sparse_rows.py``). P
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ...strategies.types import VarType
 from . import formula as f
 from .lod import no_sequences
 from .operands import Array, Input, Operands, Output, Positive
-from .registry import Inference, Op, Spec, Specs, define
-from .rules import hold_floats, hold_integers, match, merge_dims, of_shape, product
+from .registry import Op, define
+from .rules import of_shape
 from .samples import distribution, integers, normal, sample, uniform
 from .shapes import Sized
 
@@ -59,47 +58,15 @@ class NceGrad(
     d_bias: Output | None
 
 
-def nce_shape(op: Inference) -> Mapping[str, Specs]:
-    """The cost of each row, [N, 1]; its classes, true ones first, and their sigmoids, [N, T + S]."""
-    x, label = op.spec("Input"), op.spec("Label")
-    classes, drawn = op.attr("num_total_classes"), op.attr("num_neg_samples")
-    hold_floats(op, "Input")
-    hold_integers(op, "Label")
-    labels = "N T" if len(label.shape) > 1 else "N"
-    match(op, {"classes": classes}, Input="N D", Label=labels, Weight="classes D")
-    if op.has("Bias"):
-        size = math.prod(op.shape("Bias"))
-        op.require(size == classes, f"Bias must have {classes} elements, one a class")
-    fixed = list(op.attr("custom_neg_classes"))
-    op.require(
-        not fixed or (len(fixed) == drawn and all(0 <= k < classes for k in fixed)),
-        f"custom_neg_classes must be num_neg_samples = {drawn} of the {classes} classes, got {fixed}",
-    )
-    _check_drawing(op, x.shape[0])
-    op.require(not op.attr("epmap"), "rows on parameter servers are not built")
-    width = label.shape[1] if len(label.shape) == 2 else 1
-    shape = (x.shape[0], width + drawn if width >= 0 else -1)
-    return {
-        "Cost": of_shape((x.shape[0], 1), x),
-        "SampleLogits": of_shape(shape, x),
-        "SampleLabels": Spec(shape, VarType.INT64),
-    }
-
-
-def _check_drawing(op: Inference, rows: int) -> None:
-    """Refuse wrong attributes of the draw of classes, and wrong weights of rows."""
-    sampler = op.attr("sampler")
-    op.require(
-        sampler in (UNIFORM, LOG_UNIFORM, CUSTOM),
-        f"sampler must be 0 (uniform), 1 (log_uniform) or 2 (custom_dist), got {sampler}",
-    )
-    if sampler == CUSTOM:
-        op.require(op.has("CustomDistProbs"), "CustomDistProbs is missing (sampler is custom_dist)")
-        match(op, {"classes": op.attr("num_total_classes")}, CustomDistProbs="classes")
-    if op.has("SampleWeight"):
-        shape = op.shape("SampleWeight")
-        fits = merge_dims(math.prod(shape), rows) is not None
-        op.require(fits or -1 in (*shape, rows), "SampleWeight must be [N, 1]")
+_DRAWING = (
+    f"sampler in {(UNIFORM, LOG_UNIFORM, CUSTOM)}; "
+    "sampler must be 0 (uniform), 1 (log_uniform) or 2 (custom_dist)",
+    f"sampler != {CUSTOM} or CustomDistProbs is not None; "
+    "CustomDistProbs is missing (sampler is custom_dist)",
+    f"sampler != {CUSTOM} or CustomDistProbs == (num_total_classes,); "
+    "CustomDistProbs must have a number for each class",
+    "prod(SampleWeight) == Input[0]; SampleWeight must be [N, 1]",
+)
 
 
 class NceRows(NceAttributes):
@@ -158,24 +125,6 @@ def nce_rows(a: NceRows) -> f.Results:
     return {"rows": a.sample_labels.reshape(-1), "values": values}
 
 
-def nce_rows_shape(op: Inference) -> Mapping[str, Specs]:
-    """A row for each class that a row of Input has, true ones first: [N, T + S]."""
-    hold_floats(op, "Input", "SampleLogits", "Cost@GRAD")
-    hold_integers(op, "SampleLabels")
-    shapes = {"SampleLabels": "N classes", "SampleLogits": "N classes", "Input": "N D"}
-    sizes = match(op, **shapes, **{"Cost@GRAD": "N 1?"})
-    _check_drawing(op, sizes["N"])
-    drawn, columns = op.attr("num_neg_samples"), sizes["classes"]
-    op.require(columns < 0 or columns >= drawn, f"SampleLabels must have {drawn} or more columns")
-    return rows_of_scores(op.spec("SampleLabels"), op.spec("Input"))
-
-
-def rows_of_scores(scores: Spec, x: Spec) -> Mapping[str, Specs]:
-    """Return the specs of a row, as wide as ``x``, for each score."""
-    count = product(scores.shape)
-    return {"Rows": Spec((count,), VarType.INT64), "Values": of_shape((count, x.shape[1]), x)}
-
-
 def drawn_share(a: NceGrad | NceRows, labels: Array, dtype: Any) -> Array:
     """Return how likely classes are drawn at a time; that of log_uniform is Paddle's, for C - 1 classes."""
     if a.sampler == CUSTOM:
@@ -198,7 +147,19 @@ _SHARES = {"num_total_classes": 6, "num_neg_samples": 3, "height": 6}
 define(
     "nce",
     Nce,
-    nce_shape,
+    Sized(
+        "Input floats [N D], Label integers [N ...], Weight [num_total_classes D] "
+        "-> Cost [N 1], SampleLogits [N T+num_neg_samples], SampleLabels int64 [N T+num_neg_samples]",
+        "len(Label) < 3; Label must be [N, T]",
+        "T = prod(Label[1:])",
+        "prod(Bias) == num_total_classes; Bias must have an element for each class",
+        "len(custom_neg_classes) in (0, num_neg_samples); "
+        "custom_neg_classes must be num_neg_samples classes",
+        "every(0 <= k < num_total_classes for k in custom_neg_classes); "
+        "custom_neg_classes must be some of the classes",
+        "not epmap; rows on parameter servers are not built",
+        *_DRAWING,
+    ),
     random=True,
     by_place=lambda attrs: not attrs["custom_neg_classes"],
     samples=(
@@ -210,33 +171,23 @@ define(
             **_FIXED,
         ),
     ),
-    refuses=(
-        sample(_X, num_total_classes=5, num_neg_samples=3),
-        sample(_X, num_total_classes=6, num_neg_samples=3, sampler=2),
-        sample(_X, num_total_classes=6, num_neg_samples=3, sampler=3),
-        sample(_X, num_total_classes=6, num_neg_samples=2, custom_neg_classes=[0, 6]),
-    ),
     slope=Op("nce_grad", NceGrad, formula=nce_gradient),
 )
 define(
     "nce_rows",
     NceRows,
-    nce_rows_shape,
+    Sized(
+        "Input floats [N D], SampleLabels integers [N classes], SampleLogits as Input [N classes], "
+        "Cost@GRAD as Input [N 1?] -> Rows int64 [N*classes], Values as Input [N*classes D]",
+        "classes >= num_neg_samples; SampleLabels must have a column for each class that is drawn",
+        *_DRAWING,
+    ),
     formula=nce_rows,
     lod=no_sequences,
     samples=(
         sample({**_SCORES, "SampleWeight": uniform(4, 1)}, **_SHARES),
         sample(_SCORES, sampler=LOG_UNIFORM, **_SHARES),
         sample({**_SCORES, "CustomDistProbs": distribution(6)}, sampler=CUSTOM, **_SHARES),
-    ),
-    refuses=(
-        sample({**_SCORES, "Input": normal(4)}, **_SHARES),
-        sample({**_SCORES, "SampleLabels": integers(4, 6, high=6)}, **_SHARES),
-        sample({**_SCORES, "SampleLabels": normal(4, 5)}, **_SHARES),
-        sample({**_SCORES, "Cost@GRAD": normal(3, 1)}, **_SHARES),
-        sample({**_SCORES, "SampleWeight": uniform(3, 1)}, **_SHARES),
-        sample(_SCORES, sampler=CUSTOM, **_SHARES),
-        sample(_SCORES, **{**_SHARES, "num_neg_samples": 6}),
     ),
 )
 
@@ -264,18 +215,6 @@ class SampleLogitsGrad(SampleLogits, reads="samples logits_dim labels_dim"):
     d_logits: Output
 
 
-def _check_samples(op: Inference) -> None:
-    classes, drawn = op.shape("Logits")[1], op.attr("num_samples")
-    op.require(op.attr("uniq"), "samples that repeat (uniq=False) are not built")
-    op.require(
-        drawn > 0 and (drawn <= classes or classes < 0),
-        f"num_samples must be above 0 and at most the {classes} classes, got {drawn}",
-    )
-    if op.attr("use_customized_samples"):
-        for slot in ("CustomizedSamples", "CustomizedProbabilities"):
-            op.require(op.has(slot), f"{slot} is missing (use_customized_samples is True)")
-
-
 def sample_logits_gradient(a: SampleLogitsGrad) -> f.Results:
     """Add to the picked logits, in their rows."""
     assert a.d_logits is not None
@@ -299,16 +238,17 @@ define(
         "CustomizedSamples [N T+num_samples], CustomizedProbabilities [N T+num_samples] "
         "-> Samples int64 [N T+num_samples], Probabilities [N T+num_samples], LogitsDim [N C 0], "
         "LabelsDim [N T 0], SampledLogits [N T+num_samples], SampledLabels int64 [N T]",
-        _check_samples,
+        "uniq; samples that repeat (uniq=False) are not built",
+        "0 < num_samples <= C; num_samples must be above 0 and at most the classes",
+        "not use_customized_samples or CustomizedSamples is not None; "
+        "CustomizedSamples is missing (use_customized_samples is True)",
+        "not use_customized_samples or CustomizedProbabilities is not None; "
+        "CustomizedProbabilities is missing (use_customized_samples is True)",
     ),
     random=True,
     samples=(
         sample(_GIVEN, use_customized_samples=True, num_samples=3),
         sample({"Logits": normal(3, 6), "Labels": integers(3, 2, high=6)}, num_samples=4),
-    ),
-    refuses=(
-        sample({"Logits": normal(3, 6), "Labels": integers(3, 2, high=6)}, num_samples=7),
-        sample(_GIVEN, num_samples=3, uniq=False),
     ),
     slope=Op(
         "sample_logits_grad",

@@ -5,26 +5,17 @@ Spatial transformer networks: Jaderberg and others, arXiv 1506.02025.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
 from . import formula as f
+from .norm import CHANNELS
 from .operands import Array, Input, Operands, Output, named
-from .registry import Inference, Specs, define, slope
-from .rules import match, merge_dims, of_shape
+from .registry import define, slope
 from .samples import normal, sample, uniform
 from .shapes import Sized
-
-
-def affine_channel_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X; Scale and Bias have one element for each channel."""
-    x = op.spec("X")
-    op.require(len(x.shape) >= 2, f"X must have 2 dimensions or more, has {len(x.shape)}")
-    channels = x.shape[-1 if op.attr("data_layout") == "NHWC" else 1]
-    match(op, {"channels": channels}, Scale="channels", Bias="channels")
-    return {"Out": x}
 
 
 class AffineChannel(Operands):
@@ -47,37 +38,23 @@ _CHANNELS = {"Scale": normal(3), "Bias": normal(3)}
 define(
     "affine_channel",
     AffineChannel,
-    affine_channel_shape,
+    Sized(
+        "X, Scale [channels], Bias [channels] -> Out as X",
+        "len(X) > 1; X must have 2 dimensions or more",
+        CHANNELS,
+    ),
     formula=affine_channel,
     samples=(
         sample({"X": normal(2, 3, 4, 2), **_CHANNELS}, data_layout="NCHW"),
         sample({"X": normal(2, 4, 2, 3), **_CHANNELS}, data_layout="NHWC"),
         sample({"X": normal(4, 3), **_CHANNELS}),
     ),
-    refuses=(
-        sample({"X": normal(2, 4, 2, 3), **_CHANNELS}, data_layout="NCHW"),
-        sample({"X": normal(3), **_CHANNELS}),
-    ),
     slope=slope(
         "x scale d_out",
         "d_x d_scale d_bias",
-        shape=lambda op: {
-            "X@GRAD": op.spec("X"),
-            "Scale@GRAD": op.spec("Scale"),
-            "Bias@GRAD": op.spec("Scale"),
-        },
+        shape=Sized("X, Scale -> X@GRAD as X, Scale@GRAD as Scale, Bias@GRAD as Scale"),
     ),
 )
-
-
-def _image_sizes(op: Inference) -> dict[str, int]:
-    """Return the height and the width of images [N, C, H, W], of which there is one for each of Theta."""
-    sizes, rows = list(op.attr("output_shape")), op.shape("Theta")[0]
-    op.require(len(sizes) == 4, f"output_shape {sizes} must be [N, C, H, W]")
-    op.require(min(sizes[2:]) > 0, f"output_shape {sizes} must have a height and a width above 0")
-    fits = merge_dims(rows, sizes[0] if sizes[0] > 0 else -1) is not None
-    op.require(fits, f"Theta has {rows} matrices for {sizes[0]} images")
-    return {"height": sizes[2], "width": sizes[3]}
 
 
 class AffineGrid(Operands):
@@ -109,21 +86,24 @@ def _middles(size: int, align_corners: bool) -> Array:
 define(
     "affine_grid",
     AffineGrid,
-    Sized("Theta [N 2 3] -> Output [N height width 2]", _image_sizes),
+    Sized(
+        "Theta [N 2 3] -> Output [N height width 2]",
+        "len(output_shape) == 4; output_shape must be [N, C, H, W]",
+        "height, width = output_shape[2:]",
+        "min(output_shape[2:]) > 0; output_shape must have a height and a width above 0",
+        "output_shape[0] in (N, 0, -1); Theta must have a matrix for each image of output_shape",
+    ),
     numbers={"OutputShape": "output_shape"},
     formula=affine_grid,
     samples=(
         sample({"Theta": normal(2, 2, 3)}, output_shape=[2, 3, 4, 3]),
         sample({"Theta": normal(2, 2, 3)}, output_shape=[2, 3, 2, 5], align_corners=False),
     ),
-    refuses=(sample({"Theta": normal(2, 2, 3)}, output_shape=[2, 3, 4]),),
     slope=slope(
         "output_shape_tensor d_output",
         "d_theta",
         numbers={"OutputShape": "output_shape"},
-        shape=lambda op: {
-            "Theta@GRAD": of_shape((op.shape("Output@GRAD")[0], 2, 3), op.spec("Output@GRAD"))
-        },
+        shape=Sized("Output@GRAD [N height width 2] -> Theta@GRAD [N 2 3]"),
     ),
 )
 

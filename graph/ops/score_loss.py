@@ -14,7 +14,6 @@ from . import formula as f
 from .loss import FUSED, Labels, check_labels
 from .operands import Input, Operands, Output
 from .registry import Inference, Op, Spec, Specs, define
-from .rules import same
 from .samples import integers, normal, sample
 
 SCORE_LOSS = "cross_entropy_of_scores"
@@ -75,7 +74,6 @@ define(
     slope=Op(
         f"{SCORE_LOSS}_grad",
         ScoreLossGrad,
-        same("Logits", "Logits@GRAD"),
         formula=_slope,
         in_place={"Logits@GRAD": "Logits"},
     ),

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...strategies.types import INTEGERS, VarType
 from . import formula as f
 from .collective import GATHER_ROWS, SPREAD_ROWS
 from .lod import no_sequences
 from .operands import Input, Inputs, Offsets, Operands, Output, Positive, record_of
-from .registry import Inference, Spec, Specs, define
-from .rules import of_shape, product, same
+from .registry import Inference, Specs, define
+from .rules import of_shape, same
 from .samples import integers, lengths, normal, offsets, sample
 from .shapes import Sized
 
@@ -45,15 +44,6 @@ class EmbeddingRows(Operands):
     height: int = 0
 
 
-def embedding_rows_shape(op: Inference) -> Mapping[str, Specs]:
-    """A row and its values for each id."""
-    ids, d_out = op.spec("Ids"), op.spec("Out@GRAD")
-    op.require(ids.dtype in INTEGERS, "Ids must be integers")
-    count = product(ids.shape)
-    rows = Spec((count,), VarType.INT64)
-    return {"Rows": rows, "Values": of_shape((count, d_out.shape[-1]), d_out)}
-
-
 def embedding_rows(a: EmbeddingRows) -> f.Results:
     """The ids, and what comes down for them; nothing for the padding."""
     values = a.d_out.reshape(-1, a.d_out.shape[-1])
@@ -68,7 +58,10 @@ def embedding_rows(a: EmbeddingRows) -> f.Results:
 define(
     "embedding_rows",
     EmbeddingRows,
-    embedding_rows_shape,
+    Sized(
+        "Ids integers, Out@GRAD [... width] -> Rows int64 [count], Values as Out@GRAD [count width]",
+        "count = prod(Ids)",
+    ),
     formula=embedding_rows,
     views={"Rows": "Ids", "Values": "Out@GRAD"},
     keeps_order=lambda attrs, slots: attrs["padding_idx"] == -1 and "Ids@LOD" not in slots,
@@ -87,7 +80,6 @@ define(
             height=7,
         ),
     ),
-    refuses=(sample({"Ids": normal(4), "Out@GRAD": normal(4, 3)}, height=7),),
 )
 
 

@@ -15,6 +15,7 @@ from .operands import Input, Operands, Output, named
 from .registry import Inference, Spec, Specs, define
 from .rules import known_operands, of_shape, product
 from .samples import booleans, integers, normal, sample
+from .shapes import Sized, counted
 
 
 class WhereIndex(Operands):
@@ -22,19 +23,15 @@ class WhereIndex(Operands):
     out: Output
 
 
-def where_index_shape(op: Inference) -> Mapping[str, Specs]:
-    """[elements that are not zero, dimensions]."""
-    condition, rank = op.value("Condition"), len(op.shape("Condition"))
-    op.require(rank > 0, "Condition must have dimensions")
-    count = -1 if condition is None else int(np.count_nonzero(condition))
-    return {"Out": Spec((count, rank), VarType.INT64)}
-
-
 define(
     "where_index",
     WhereIndex,
-    where_index_shape,
-    reads_values=lambda attrs: ("Condition",),
+    Sized(
+        "Condition -> Out int64 [K rank]",
+        "rank = len(Condition)",
+        "rank > 0; Condition must have dimensions",
+        counted(WhereIndex, lambda a: {"K": int(np.count_nonzero(a.condition))}),
+    ),
     lod=no_sequences,
     samples=(
         sample({"Condition": booleans(3, 4)}),

@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.types import INTEGERS
 from . import formula as f
 from .levels import level_from
 from .lod import Lods, no_sequences
-from .operands import Input, Inputs, Offsets, Operands, Output, record_of
+from .operands import Input, Inputs, Offsets, Operands, Output, Positive, Unary
 from .registry import Inference, Specs, define, slope
-from .rules import hold_integers, is_column, match, of_shape, one_level
+from .rules import hold_integers, match, of_shape, one_level
 from .samples import integers, lengths, normal, offsets, sample
 from .sequence import result
-from .shapes import Sized, in_sequences
+from .shapes import Sized, counted, in_sequences
 
 _LENGTHS = offsets(2, 0, 3)
 
@@ -161,14 +160,18 @@ define(
 # -- sequence_reshape -------------------------------------------------------------------------------
 
 
+class SequenceReshape(Unary):
+    new_dim: Positive = 1
+
+
 define(
     "sequence_reshape",
-    record_of("x", "out", new_dim=1),
+    SequenceReshape,
     Sized("X [N D] -> Out [N*D/new_dim new_dim]"),
     lod=level_from("lod_reshaped", "Out", X="X@LOD", Rows="X"),
     formula=lambda a: {"out": a.x.reshape(-1, a.new_dim)},
     samples=(sample({"X": normal(4, 6)}, new_dim=3), sample({"X": normal(4, 3)}, new_dim=6)),
-    refuses=(sample({"X": normal(4, 6)}, new_dim=5), sample({"X": normal(4, 6)}, new_dim=0)),
+    refuses=(sample({"X": normal(4, 6)}, new_dim=5),),
     slope=slope("x d_out", "d_x"),
 )
 
@@ -182,11 +185,6 @@ class SequenceScatter(Operands):
     updates: Input
     ids_lod: Offsets
     out: Output
-
-
-def _check_count(op: Inference) -> None:
-    count, rows = op.sequences("Ids"), op.shape("X")[0]
-    op.require(count <= rows or rows < 0, f"Ids has {count} sequences, X {rows} rows")
 
 
 def sequence_scatter(a: SequenceScatter) -> f.Results:
@@ -205,11 +203,10 @@ define(
     Sized(
         "X [rows width], Updates as X [N 1?], Ids integers [N 1?] -> Out as X",
         in_sequences("Ids"),
-        _check_count,
+        "sequences(Ids) <= rows; Ids has more sequences than X rows",
     ),
     formula=sequence_scatter,
     samples=(sample({**_SCATTER, "Updates": normal(5, 1)}),),
-    refuses=(sample({**_SCATTER, "X": normal(2, 3), "Updates": normal(5, 1)}),),
     slope=slope(
         "ids updates d_out ids_lod",
         "d_updates d_x",
@@ -228,15 +225,6 @@ class SequenceErase(Operands):
     tokens: Sequence[int] = []
 
 
-def erase_shape(op: Inference) -> Mapping[str, Specs]:
-    """The rows of X, [N, 1] or [N], that are none of ``tokens``."""
-    x, elements = op.spec("X"), op.value("X")
-    op.require(x.dtype in INTEGERS, "X must hold integers")
-    op.require(is_column(x.shape), "X must have one number in a row: [N, 1]")
-    rows = -1 if elements is None else int((~np.isin(elements, op.attr("tokens"))).sum())
-    return {"Out": of_shape((rows, *x.shape[1:]), x)}
-
-
 def erase_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
     """The last level is of what is left."""
     levels = op.of("X")
@@ -250,13 +238,15 @@ def erase_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
 define(
     "sequence_erase",
     SequenceErase,
-    erase_shape,
-    reads_values=lambda attrs: ("X",),
+    Sized(
+        "X integers [N 1?] -> Out [K *rest]",
+        "rest = X[1:]",
+        counted(SequenceErase, lambda a: {"K": int((~np.isin(a.x, a.tokens)).sum())}),
+    ),
     lod=erase_lod,
     samples=(
         sample({"X": integers(6, 1, high=4)}, tokens=[1, 3]),
         sample({"X": integers(6, high=4)}, tokens=[0]),
         sample({"X": integers(4, 1, high=4)}),
     ),
-    refuses=(sample({"X": normal(6, 1)}), sample({"X": integers(6, 2, high=4)})),
 )

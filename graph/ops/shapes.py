@@ -4,26 +4,41 @@
 
 A word in brackets is a size, the same wherever it stands (see :func:`match`). Where an attribute has its name,
 it is that attribute; ``sequences(X)`` is the number of X's sequences. An operand without brackets has any
-shape. Behind a slot stands what its elements are: ``floats``, ``integers``, a type, or those of another slot
-(``as X``); of a result also an attribute that names a type, or ``statistic`` (see :func:`statistic`). Sizes of
-results may be quotients, ``C/groups``, which are refused unless they are whole. Results are as the first
-operand unless told; one without brackets is of one shape, too, with that which it is ``as``. Of what is ``as``
-an operand that is left out there is no result.
+shape. Behind a slot stands what its elements are: ``floats``, ``integers``, ``numbers`` (either), a type, or
+those of another slot (``as X``); of a result also an attribute or a word that names a type (below zero: the
+operand's), or ``statistic`` (see :func:`statistic`). Results are as the first operand unless told; one without
+brackets is of one shape, too, with that which it is ``as``. Of what is ``as`` an operand that is left out there
+is no result. All variables of a slot that takes several must fit; ``Out*count`` are so many results.
+
+Behind the line stand conditions, with what an error says, and what words stand for. These are expressions
+(``sizes.py``) of words, attributes, and slots, which are shapes (None: not in use)::
+
+    Sized(
+        "X, Scale [channels] -> Y as X, Rows [*rest]",
+        "channels = X[axis]",
+        "rest = X[:axis] + X[axis + 1:]",  # several sizes
+        "channels % groups == 0; channels do not split in groups",
+    )
+
+A condition is passed over where it depends on a size that is not known, or on an operand that is not in use
+and that it does not compare with None.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from ...strategies.types import VarType, to_var_type
 from .operands import Operands
-from .registry import Inference, Spec, Specs
+from .registry import Inference, ShapeRule, Spec, Specs
 from .rules import (
     hold_floats,
     hold_integers,
+    hold_numbers,
     known_operands,
     match,
     normal_axis,
@@ -34,10 +49,12 @@ from .rules import (
     spread_words,
     statistic,
 )
+from .sizes import UNKNOWN, Undecided, as_size, expression, plain
 
-Sizes = Mapping[str, int]
+Sizes = Mapping[str, Any]  # by word: a number, or several
 Check = Callable[[Inference], Sizes | None]  # sizes by word, if it tells any
-_HOLD = {"floats": hold_floats, "integers": hold_integers}
+_MOST_KNOWN = 1 << 10  # results of a line
+_HOLD = {"floats": hold_floats, "integers": hold_integers, "numbers": hold_numbers}
 
 
 class Clause(NamedTuple):
@@ -47,23 +64,97 @@ class Clause(NamedTuple):
     dtype: str
     like: str
     sizes: str | None
+    times: str = ""  # how many results there are, where it is told
 
 
 def _clause(text: str) -> Clause:
     head, bracket, sizes = text.strip().rstrip("]").partition("[")
     slot, *words = head.split()
+    slot, _, count = slot.partition("*")
     like = words[1] if words[:1] == ["as"] else ""
     dtype = words[0] if words and not like else ""
-    return Clause(slot, dtype, like, sizes if bracket else None)
+    return Clause(slot, dtype, like, sizes if bracket else None, count)
+
+
+class _Scope:
+    """What names stand for in the expressions of one op; ``sizes`` has words, and whole attributes."""
+
+    def __init__(self, op: Inference, names: Iterable[str]) -> None:
+        self.op, self.words = op, dict[str, Any]()  # of statements
+        self.sizes = {name: op.attrs[name] for name in names if name in op.attrs}
+
+    def __call__(self, name: str) -> Any:
+        op = self.op
+        if name in self.words:
+            return self.words[name]
+        if name in op.attrs:
+            return op.attrs[name]
+        if name in self.sizes:
+            size = self.sizes[name]
+            return as_size(size) if isinstance(size, int) else tuple(map(as_size, size))
+        if name.startswith("sequences_"):
+            slot = name.removeprefix("sequences_")
+            return as_size(op.sequences(slot)) if op.has(slot) else None
+        shapes = [tuple(map(as_size, spec.shape)) for spec in op.specs(name)]
+        return (shapes if name in op.op.several else shapes[0]) if shapes else None
+
+
+class Statement:
+    """A condition, with what an error says (``problem``), or what ``words`` stand for."""
+
+    def __init__(self, text: str) -> None:
+        definition = re.match(r"(\w+(?:, \w+)*) = ", text)
+        self.words = definition[1].split(", ") if definition else []
+        said, _, problem = text[definition.end() if definition else 0 :].partition("; ")
+        self.expression, self._asks = expression(said), " None" in said
+        self.problem = problem or f"{self.expression.text} must hold"
+
+    def __call__(self, scope: _Scope) -> None:
+        """Note the word, or refuse the operands.
+
+        Raises:
+            ShapeError: the condition does not hold.
+        """
+        values = [scope(name) for name in self.expression.names]
+        value: Any = UNKNOWN
+        try:
+            if self._asks or all(each is not None for each in values):
+                value = self.expression.value(*values)
+            holds = bool(self.words or value)
+        except Undecided:
+            value, holds = UNKNOWN, True
+        if not holds:
+            scope.op.fail(f"{self.problem}: {self.expression.explained(scope)}")
+        if len(self.words) < 2 or value is UNKNOWN:
+            value = [value] * len(self.words)
+        words = dict(zip(self.words, value, strict=True))
+        scope.words.update(words)
+        scope.sizes.update((word, plain(size)) for word, size in words.items())
+
+
+def numbers(count: int, least: int, *attributes: str) -> list[str]:
+    """Return the conditions that attributes are so many numbers, from ``least`` on."""
+    return [
+        f"len({name}) == {count} and min({name}) >= {least}; "
+        f"{name} must be {count} numbers from {least} on"
+        for name in attributes
+    ]
+
+
+def by_use(slot: str, rule: ShapeRule, other: ShapeRule) -> ShapeRule:
+    """Return the rule that is one where an input slot is in use, and another one where it is not."""
+    return lambda op: (rule if op.has(slot) else other)(op)
 
 
 class Sized:
     """The shape rule that a line describes (see above).
 
-    ``checks`` may refuse what fits the line, and return sizes that results have, by the line's words.
+    ``rules`` are conditions, what words stand for, and checks, which may refuse what fits the line, too, and
+    return sizes that results have. Those that need no sizes of the line come before operands are held to it.
     """
 
-    def __init__(self, line: str, *checks: Check) -> None:
+    def __init__(self, line: str, *rules: str | Check) -> None:
+        self.line, self.rules = line, rules
         self.operands, self.results = (
             [_clause(text) for text in side.split(",") if text.strip()] for side in line.split("->")
         )
@@ -71,56 +162,109 @@ class Sized:
             clause.slot: clause.sizes for clause in self.operands if clause.sizes is not None
         }
         self._counted = re.findall(r"sequences\((\w+)\)", line)
-        self._checks = checks
+        self._checks = [rule for rule in rules if not isinstance(rule, str)]
+        self._known: dict[Hashable, Mapping[str, Specs]] = {}
         # input slots whose elements tell sizes
         self.counted_from = [
             slot.name
-            for check in checks
+            for check in self._checks
             if isinstance(check, counted)
             for slot in check.record.declared().read(check.reads)
         ]
 
+    # Processes import all lines and use few of them.
+    @cached_property
+    def statements(self) -> list[Statement]:
+        """The conditions, and what words stand for."""
+        return [Statement(rule) for rule in self.rules if isinstance(rule, str)]
+
+    @cached_property
+    def _names(self) -> set[str]:
+        """What results depend on besides shapes."""
+        names = {name for statement in self.statements for name in statement.expression.names}
+        return names.union(re.findall(r"[a-zA-Z]\w*", self.line))
+
+    @cached_property
+    def _steady(self) -> bool:
+        """Whether results follow from shapes and attributes alone: these are not computed again."""
+        return not self._checks and not any("sequences" in name for name in self._names)
+
+    @cached_property
+    def _in_order(self) -> tuple[list[Statement], list[Statement]]:
+        """The statements that come before operands are held to the line, and those that need its sizes."""
+        defined = {word for statement in self.statements for word in statement.words}
+        late = set(re.findall(r"[a-zA-Z]\w*", " ".join(self.forms.values()))) - defined
+        first, then = list[Statement](), list[Statement]()
+        for statement in self.statements:
+            waits = not late.isdisjoint(statement.expression.names)
+            late.update(statement.words if waits else ())
+            (then if waits else first).append(statement)
+        return first, then
+
+    def extended(self, line: str, *rules: str | Check) -> Sized:
+        """Return the rule with more operands, results and rules, of which the new ones come first."""
+        sides = zip(self.line.split("->"), line.split("->"), strict=True)
+        both = (", ".join(filter(str.strip, side)) for side in sides)
+        return Sized("->".join(both), *rules, *self.rules)
+
     def __call__(self, op: Inference) -> Mapping[str, Specs]:
         """Return the specs of the results."""
-        named = {operand.slot for operand in self.operands}
-        for slot in op.op.input_slots:
-            if slot.name in named and not slot.optional:
-                op.spec(slot.name)
+        key = op.key(self._names) if self._steady else None
+        if key is None:
+            return self._infer(op)
+        try:
+            results = self._known.get(key)
+        except TypeError:  # an attribute cannot be hashed
+            return self._infer(op)
+        if results is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            results = self._known[key] = self._infer(op)
+        return results
+
+    def _infer(self, op: Inference) -> Mapping[str, Specs]:
         for operand in self.operands:
-            _check_type(op, operand)
-        numbers = {name: value for name, value in op.attrs.items() if type(value) is int}
-        numbers |= {f"sequences({slot})": op.sequences(slot) for slot in self._counted}
-        sizes = match(op, numbers, **self.forms)
+            if operand.slot in op.op.needed:
+                op.spec(operand.slot)
+        for operand in self.operands:
+            if operand.dtype or operand.like:
+                _check_type(op, operand)
+        scope, (first, then) = _Scope(op, self._names), self._in_order
+        for statement in first:
+            statement(scope)
+        sizes = scope.sizes | {f"sequences({slot})": op.sequences(slot) for slot in self._counted}
+        scope.sizes = sizes = match(op, sizes, **self.forms)
+        for statement in then:
+            statement(scope)
         for check in self._checks:
             sizes |= check(op) or {}
         there = (result for result in self.results if not result.like or op.has(result.like))
         return {result.slot: self._result(op, result, sizes) for result in there}
 
-    def _result(self, op: Inference, result: Clause, sizes: Mapping[str, int]) -> Spec:
+    def _result(self, op: Inference, result: Clause, sizes: Sizes) -> Specs:
         like = result.like or (self.operands[0].slot if self.operands else "")
-        dtype = _type_of(op, result.dtype, like)
+        if not result.dtype and result.sizes is None:
+            return op.specs(like)
+        dtype = _type_of(op, result.dtype, like, sizes)
         if result.sizes is None:
             return Spec(op.shape(like), dtype)
         words = spread_words(result.sizes.split(), sizes)
-        return Spec(tuple(_quotient(op, word, sizes) for word in words), dtype)
+        spec = Spec(tuple(max(size_of(word, sizes), -1) for word in words), dtype)
+        if not result.times:
+            return spec
+        count = size_of(result.times, sizes)
+        op.require(count >= 0, f"the number of results {result.slot} must be known")
+        return [spec] * count
 
 
-def _quotient(op: Inference, word: str, sizes: Sizes) -> int:
-    """Return the size of a word such as ``C/groups``; refuse one that is no whole number."""
-    whole, *divisors = word.split("/")
-    size, by = size_of(whole, sizes), product(tuple(size_of(word, sizes) for word in divisors))
-    fits = size < 0 or (by > 0 and size % by == 0)
-    op.require(fits, f"{whole} = {size} does not divide by {'*'.join(divisors)} = {by}")
-    return -1 if size < 0 else size // by
-
-
-def _type_of(op: Inference, dtype: str, like: str) -> VarType:
+def _type_of(op: Inference, dtype: str, like: str, sizes: Sizes) -> VarType:
     """Return the element type of a result: the type that is told, or that of the operand that it is like."""
     if dtype == "statistic":
         return statistic(op.spec(like).dtype)
-    if dtype:
-        return VarType(op.attrs[dtype]) if dtype in op.attrs else to_var_type(dtype)
-    return op.spec(like).dtype
+    if dtype not in sizes:
+        return to_var_type(dtype) if dtype else op.spec(like).dtype
+    number = sizes[dtype]
+    return op.spec(like).dtype if like and number < 0 else VarType(number)
 
 
 def _check_type(op: Inference, operand: Clause) -> None:
@@ -131,7 +275,8 @@ def _check_type(op: Inference, operand: Clause) -> None:
     elif dtype in _HOLD:
         _HOLD[dtype](op, slot)
     elif dtype and op.has(slot):
-        op.require(op.spec(slot).dtype == to_var_type(dtype), f"{slot} must hold {dtype}")
+        holds = all(spec.dtype == to_var_type(dtype) for spec in op.specs(slot))
+        op.require(holds, f"{slot} must hold {dtype}")
 
 
 def in_sequences(*slots: str) -> Check:
@@ -141,6 +286,18 @@ def in_sequences(*slots: str) -> Check:
         for slot in slots:
             op.sequences(slot)
             one_level(op, slot)
+
+    return check
+
+
+def rows_or_padded(slot: str) -> Check:
+    """Return the check that an input holds rows of sequences [N, D], of one level, or padded ones [B, T, D]."""
+
+    def check(op: Inference) -> None:
+        rank = len(op.shape(slot))
+        op.require(rank in (2, 3), f"{slot} must be rows [N, D] or padded sequences [B, T, D]")
+        if rank == 2:
+            in_sequences(slot)(op)
 
     return check
 

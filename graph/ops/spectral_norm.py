@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from . import formula as f
 from .operands import Array, Input, NotNegative, Operands, Output
-from .registry import Inference, Specs, define, slope
-from .rules import match, normal_axis, product
+from .registry import define, slope
 from .samples import normal, sample
-
-
-def spectral_norm_shape(op: Inference) -> Mapping[str, Specs]:
-    """Out like Weight; U has its size along ``dim``, V the product of the others."""
-    weight, dim = op.spec("Weight"), op.attr("dim")
-    op.require(2 <= len(weight.shape) <= 5, "Weight must have 2 to 5 dimensions")
-    dim = normal_axis(op, dim, len(weight.shape))
-    rest = product(weight.shape[:dim] + weight.shape[dim + 1 :])
-    match(op, {"height": weight.shape[dim], "width": rest}, U="height", V="width")
-    return {"Out": weight}
+from .shapes import Sized
 
 
 class SpectralNorm(Operands):
@@ -51,15 +39,16 @@ def spectral_norm(a: SpectralNorm) -> f.Results:
 define(
     "spectral_norm",
     SpectralNorm,
-    spectral_norm_shape,
+    Sized(
+        "Weight, U [height], V [width] -> Out",
+        "2 <= len(Weight) <= 5; Weight must have 2 to 5 dimensions",
+        "at = front(dim, Weight)",
+        "height, width = Weight[at], prod(Weight[:at] + Weight[at + 1 :])",
+    ),
     formula=spectral_norm,
     samples=(
         sample({"Weight": normal(3, 4), "U": normal(3), "V": normal(4)}, power_iters=0),
         sample({"Weight": normal(2, 3, 2), "U": normal(3), "V": normal(4)}, dim=1, power_iters=0),
-    ),
-    refuses=(
-        sample({"Weight": normal(3, 4), "U": normal(4), "V": normal(3)}),
-        sample({"Weight": normal(3), "U": normal(3), "V": normal(1)}),
     ),
     slope=slope("weight u v d_out", "d_weight"),
 )

@@ -5,13 +5,11 @@ Legend: T steps, B sequences, D cells, L layers times directions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from ...strategies.types import FLOATS
 from .lod import no_sequences
 from .operands import record_of
-from .registry import Inference, Specs, define_block, slope
-from .rules import merge_dims, of_shape, product
+from .registry import Inference, define_block, slope
+from .rules import product
+from .shapes import Sized
 
 
 def elements(width: int, size: int, layers: int, directions: int) -> int:
@@ -20,39 +18,14 @@ def elements(width: int, size: int, layers: int, directions: int) -> int:
     return sum(4 * size * (each + size + 2) * directions for each in widths)
 
 
-def cudnn_lstm_shape(op: Inference) -> Mapping[str, Specs]:
-    """Out [T, B, directions * D] of Input [T, B, in]; the last states [L, B, D] as the first."""
-    x, size, layers = op.spec("Input"), op.attr("hidden_size"), op.attr("num_layers")
+def _check_weights(op: Inference) -> None:
+    """Refuse a parameter that has not one element for each weight."""
+    width, directions = op.shape("Input")[2], 2 if op.attr("is_bidirec") else 1
+    total = elements(width, op.attr("hidden_size"), op.attr("num_layers"), directions)
     op.require(
-        len(x.shape) == 3 and x.dtype in FLOATS, "Input must hold floats, [steps, batch, in]"
-    )
-    op.require(size > 0 and layers > 0, "hidden_size and num_layers must be positive")
-    directions = 2 if op.attr("is_bidirec") else 1
-    steps, batch, width = x.shape
-    for slot in ("InitH", "InitC"):
-        shape = op.shape(slot)
-        sizes = (layers * directions, batch, size)
-        fits = len(shape) == 3 and all(
-            merge_dims(one, other) is not None for one, other in zip(shape, sizes, strict=True)
-        )
-        rows = "batch" if batch < 0 else batch
-        op.require(
-            fits,
-            f"{slot} must be [num_layers * directions, batch, hidden_size] = [{sizes[0]}, {rows}, {size}]",
-        )
-        batch = max(batch, shape[1])
-    count = product(op.shape("W"))
-    total = elements(width, size, layers, directions)
-    op.require(
-        width < 0 or count == total,
+        width < 0 or product(op.shape("W")) == total,
         f"W must have {total} elements: matrices and two biases for each layer and direction",
     )
-    last = of_shape((layers * directions, batch, size), x)
-    return {
-        "Out": of_shape((steps, batch, directions * size), x),
-        "last_h": last,
-        "last_c": last,
-    }
 
 
 define_block(
@@ -69,7 +42,15 @@ define_block(
         is_test=False,
         seed=-1,
     ),
-    cudnn_lstm_shape,
+    Sized(
+        "Input floats [T B width], InitH [layers B hidden_size], InitC [layers B hidden_size], W "
+        "-> Out [T B directions*hidden_size], last_h [layers B hidden_size], "
+        "last_c [layers B hidden_size]",
+        "hidden_size > 0 and num_layers > 0; hidden_size and num_layers must be positive",
+        "directions = 2 if is_bidirec else 1",
+        "layers = num_layers * directions",
+        _check_weights,
+    ),
     lod=no_sequences,
     slope=slope(
         "input init_h init_c w cache out d_out? d_last_h? d_last_c?",

@@ -10,38 +10,20 @@ is a batch norm whose statistics a program wants to meet; compiling takes it apa
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from . import formula as f
-from .norm import STATISTICS, batch_norm_shape, by_channel, normed_batch
+from .norm import CHANNELS, STATISTICS, by_channel, normed_batch, normed_shape
 from .operands import Array, Input, Operands, Output
-from .registry import OPS, Inference, Specs, define, register
+from .registry import OPS, define, register
 from .samples import normal, sample, uniform
 from .shapes import Sized
 
 PARTIAL, APPLY = "batch_norm_partial", "batch_norm_apply"
 GRAD_PARTIAL, GRAD_APPLY = "batch_norm_grad_partial", "batch_norm_grad_apply"
 SYNC, SYNC_GRAD = "sync_batch_norm", "sync_batch_norm_grad"
-
-
-def _channels(op: Inference) -> dict[str, int]:
-    shape = op.shape("X")
-    op.require(2 <= len(shape) <= 5, f"X must have 2 to 5 dimensions, has {len(shape)}")
-    count = shape[-1] if op.attr("data_layout") == "NHWC" else shape[1]
-    op.require(count > 0, "the number of channels must be known")
-    return {"C": count}
-
-
-def apply_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like batch_norm."""
-    length = 2 * _channels(op)["C"] + 1
-    op.require(op.shape("Stats") == (length,), f"Stats must have {length} elements")
-    specs = dict(batch_norm_shape(op))
-    del specs["ReserveSpace"]
-    return specs
 
 
 _OF_ALL_ROWS = {
@@ -70,7 +52,7 @@ def _partial(a: BatchNormPartial) -> f.Results:
 define(
     PARTIAL,
     BatchNormPartial,
-    Sized("X -> Stats float64 [2*C+1]", _channels),
+    Sized("X -> Stats float64 [2*channels+1]", CHANNELS),
     formula=_partial,
     samples=(
         sample({"X": normal(4, 3, 2, 2)}),
@@ -114,7 +96,7 @@ def _halves(array: Array) -> tuple[Array, Array]:
 define(
     APPLY,
     BatchNormApply,
-    apply_shape,
+    normed_shape.extended("Stats [2*channels+1] ->"),
     formula=_apply,
     in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
     needs=lambda attrs: _OF_ALL_ROWS,
@@ -123,7 +105,6 @@ define(
         sample({"X": normal(6, 3), **STATISTICS, "Stats": _STATS}),
         sample({"X": normal(4, 2, 2, 3), **STATISTICS, "Stats": _STATS}, data_layout="NHWC"),
     ),
-    refuses=(sample({"X": normal(4, 3), **STATISTICS, "Stats": uniform(6)}),),
 )
 
 
@@ -148,7 +129,7 @@ def _grad_partial(a: BatchNormGradPartial) -> f.Results:
 define(
     GRAD_PARTIAL,
     BatchNormGradPartial,
-    Sized("X -> Local float64 [2*C], Total float64 [2*C]", _channels),
+    Sized("X -> Local float64 [2*channels], Total float64 [2*channels]", CHANNELS),
     formula=_grad_partial,
     samples=(
         sample({"X": normal(4, 3, 2, 2), **_PER_CHANNEL, "Y@GRAD": normal(4, 3, 2, 2)}),

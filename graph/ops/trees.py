@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,7 @@ from ...strategies.types import to_numpy
 from . import formula as f
 from .lod import like, no_sequences
 from .operands import Array, Input, Operands, Output, Positive, named
-from .registry import Inference, Specs, define, slope
-from .rules import hold_floats, hold_integers, match
-from .sampled_classes import rows_of_scores
+from .registry import define, slope
 from .samples import integers, normal, sample, uniform
 from .shapes import Sized
 
@@ -164,32 +162,11 @@ define(
 )
 
 
-def _check_tree(op: Inference) -> dict[str, int]:
-    """Return how many steps a way has at most; refuse a W that lacks rows for nodes of the tree."""
-    steps, nodes, classes = _steps(op), op.shape("W")[0], op.attr("num_classes")
-    if not op.has("PathTable"):
-        op.require(nodes >= classes - 1, f"W must have {classes - 1} rows, has {nodes}")
-    return {"steps": steps}
-
-
-def _steps(op: Inference) -> int:
-    """Return how many steps the longest way to a class has."""
-    classes = op.attr("num_classes")
-    hold_integers(op, "Label", "PathTable", "PathCode")
-    match(op, PathTable="rows steps", PathCode="rows steps")
-    op.require(op.has("PathTable") == op.has("PathCode"), "PathTable and PathCode go together")
-    if op.has("PathTable"):
-        return op.shape("PathTable")[1]
-    op.require(classes >= 2, f"num_classes {classes} must be 2 or more")
-    return int(classes - 1).bit_length()
-
-
-def hierarchical_sigmoid_rows_shape(op: Inference) -> Mapping[str, Specs]:
-    """A row for each step on the way of each row of X."""
-    hold_floats(op, "X", "PreOut", "Out@GRAD")
-    shapes = {"X": "N D", "PreOut": "N steps", "Label": "N 1?", "Out@GRAD": "N 1?"}
-    match(op, {"steps": _steps(op)}, **shapes, PathTable="N steps")
-    return rows_of_scores(op.spec("PreOut"), op.spec("X"))
+_WAYS = (
+    "(PathTable is None) == (PathCode is None); PathTable and PathCode go together",
+    "PathTable is not None or num_classes > 1; num_classes must be 2 or more",
+    "steps = (num_classes - 1).bit_length() if PathTable is None else PathTable[1]",  # of the longest way
+)
 
 
 class HierarchicalSigmoid(Operands):
@@ -297,9 +274,11 @@ define(
     "hierarchical_sigmoid",
     HierarchicalSigmoid,
     Sized(
-        "X floats [N D], W as X [nodes D], Label [N 1?], Bias [nodes 1?] "
+        "X floats [N D], W as X [nodes D], Label integers [N 1?], Bias [nodes 1?], "
+        "PathTable integers [rows steps], PathCode integers [rows steps] "
         "-> Out [N 1], PreOut [N steps], W_Out as W",
-        _check_tree,
+        *_WAYS,
+        "PathTable is not None or W[0] >= num_classes - 1; W must have a row for each inner node",
     ),
     formula=hierarchical_sigmoid,
     in_place={"W_Out": "W"},
@@ -310,28 +289,21 @@ define(
         sample({**_CLASSES, "Label": integers(4, high=6)}, num_classes=6),
         sample(_CUSTOM, num_classes=5),
     ),
-    refuses=(
-        sample(_CLASSES, num_classes=1),
-        sample(_CLASSES, num_classes=9),
-        sample({**_CLASSES, "PathCode": integers(4, 3, high=2)}, num_classes=6),
-    ),
     slope=slope("x w label path_table path_code bias pre_out d_out", "d_x d_w d_bias"),
 )
 define(
     "hierarchical_sigmoid_rows",
     HierarchicalSigmoidRows,
-    hierarchical_sigmoid_rows_shape,
+    Sized(
+        "X floats [N D], PreOut as X [N steps], Label integers [N 1?], Out@GRAD as X [N 1?], "
+        "PathTable integers [N steps], PathCode integers [N steps] "
+        "-> Rows int64 [N*steps], Values as X [N*steps D]",
+        *_WAYS,
+    ),
     formula=hierarchical_sigmoid_rows,
     lod=no_sequences,
     samples=(
         sample({**_COSTS, "Label": integers(4, 1, high=6)}, num_classes=6, height=5),
         sample({**_CUSTOM_WAY, **_COSTS}, num_classes=5, height=5),
-    ),
-    refuses=(
-        sample({**_COSTS, "Label": integers(3, 1, high=6)}, num_classes=6, height=5),
-        sample({**_COSTS, "Label": integers(4, 1, high=6)}, num_classes=9, height=8),
-        sample({**_COSTS, "Label": integers(4, 1, high=6), "X": normal(4)}, num_classes=6),
-        sample({**_CUSTOM_WAY, **_COSTS, "PreOut": uniform(4, 2, low=0.1)}, num_classes=5),
-        sample({**_CUSTOM_WAY, **_COSTS, "Out@GRAD": normal(3, 1)}, num_classes=5),
     ),
 )

@@ -2,40 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from .operands import Input, Operands, Output
-from .registry import Inference, Op, Specs, define
-from .rules import of_shape, product
+from .registry import Op, define
 from .samples import normal, sample
-
-
-def window_count(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
-    """Return how many windows fit a dimension with ``padding`` on both sides together."""
-    return (size + padding - dilation * (kernel - 1) - 1) // stride + 1 if size >= 0 else -1
-
-
-def unfold_shape(op: Inference) -> Mapping[str, Specs]:
-    """[N, C, H, W] to [N, C * kh * kw, windows]."""
-    x = op.spec("X")
-    op.require(len(x.shape) == 4, "X must have 4 dimensions")
-    kernel, strides, dilations = (op.attr(n) for n in ("kernel_sizes", "strides", "dilations"))
-    paddings = op.attr("paddings")
-    for name, numbers in (("kernel_sizes", kernel), ("strides", strides), ("dilations", dilations)):
-        op.require(
-            len(numbers) == 2 and min(numbers) > 0,
-            f"{name} {list(numbers)} must be two above 0",
-        )
-    op.require(
-        len(paddings) == 4 and min(paddings) >= 0, f"paddings {paddings} must be four, none below 0"
-    )
-    counts = tuple(
-        window_count(x.shape[2 + i], kernel[i], strides[i], paddings[i] + paddings[2 + i], d)
-        for i, d in enumerate(dilations)
-    )
-    op.require(0 not in counts and min(counts) >= -1, f"the windows do not fit {x.shape[2:]}")
-    columns = product((x.shape[1], *kernel))
-    return {"Y": of_shape((x.shape[0], columns, product(counts)), x)}
+from .shapes import Sized, numbers
 
 
 class Unfold(Operands):
@@ -55,7 +27,17 @@ class UnfoldGrad(Unfold, reads="x"):
 define(
     "unfold",
     Unfold,
-    unfold_shape,
+    Sized(
+        "X [N C H W] -> Y [N columns windows]",
+        "len(X) == 4; X must have 4 dimensions",
+        *numbers(2, 1, "kernel_sizes", "strides", "dilations"),
+        *numbers(4, 0, "paddings"),
+        "rooms = [n + a + b for n, a, b in zip(X[2:], paddings[:2], paddings[2:])]",
+        "spans = [d * (k - 1) + 1 for k, d in zip(kernel_sizes, dilations)]",
+        "counts = [(n - m) // step + 1 for n, m, step in zip(rooms, spans, strides)]",
+        "every(count > 0 for count in counts); the windows do not fit",
+        "columns, windows = X[1] * prod(kernel_sizes), prod(counts)",
+    ),
     samples=(
         sample(
             {"X": normal(2, 2, 4, 3)},
@@ -70,22 +52,6 @@ define(
             strides=[2, 1],
             paddings=[1, 0, 2, 3],
             dilations=[1, 3],
-        ),
-    ),
-    refuses=(
-        sample(
-            {"X": normal(1, 2, 2, 2)},
-            kernel_sizes=[3, 3],
-            strides=[1, 1],
-            paddings=[0, 0, 0, 0],
-            dilations=[1, 1],
-        ),
-        sample(
-            {"X": normal(1, 2, 4, 4)},
-            kernel_sizes=[3, 3],
-            strides=[0, 1],
-            paddings=[0, 0, 0, 0],
-            dilations=[1, 1],
         ),
     ),
     slope=Op("unfold_grad", UnfoldGrad),

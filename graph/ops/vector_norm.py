@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import sys
 from typing import Any, cast
 
 from . import expr as e
@@ -22,18 +22,9 @@ from .operands import (
     named,
 )
 from .reduction import Reduce, ReduceGradOfOut, reduce_shape
-from .registry import Inference, Op, Specs, define, slope
-from .rules import merge_dims, normal_axis, of_shape, product
+from .registry import Op, define, slope
 from .samples import normal, sample
 from .shapes import Sized
-
-
-def norm_shape(op: Inference) -> Mapping[str, Specs]:
-    """Out like X; Norm has one element along ``axis``."""
-    x = op.spec("X")
-    axis = normal_axis(op, op.attr("axis"), len(x.shape))
-    rows = tuple(1 if i == axis else n for i, n in enumerate(x.shape))
-    return {"Out": x, "Norm": of_shape(rows, x)}
 
 
 class Norm(Operands):
@@ -53,7 +44,11 @@ def norm(a: Norm) -> f.Results:
 define(
     "norm",
     Norm,
-    norm_shape,
+    Sized(
+        "X -> Out, Norm [*rows]",
+        "at = front(axis, X)",
+        "rows = X[:at] + (1,) + X[at + 1 :]",
+    ),
     lod=no_sequences,
     formula=norm,
     samples=(
@@ -65,12 +60,10 @@ define(
 )
 
 
-def _check_rows(op: Inference) -> dict[str, int]:
-    """Refuse a Y that has neither X's shape nor one such row; return the width of X's rows."""
-    (n, *width), (m, *_) = op.shape("X"), op.shape("Y")
-    op.require(len(width) > 0, "X must have 2 dimensions or more, has 1")
-    op.require(m == 1 or merge_dims(n, m) is not None, "Y must have as many rows as X, or one")
-    return {"width": product(tuple(width))}
+_ONE_OR_EACH = (
+    "len(X) > 1; X must have 2 dimensions or more",
+    "M in (1, N); Y must have as many rows as X, or one",
+)
 
 
 class CosSim(Binary):
@@ -98,15 +91,11 @@ def cos_sim(a: CosSim) -> f.Results:
 define(
     "cos_sim",
     CosSim,
-    Sized("X [N ...], Y as X [M ...] -> Out [N 1], XNorm [N 1], YNorm [M 1]", _check_rows),
+    Sized("X [N ...], Y as X [M ...] -> Out [N 1], XNorm [N 1], YNorm [M 1]", *_ONE_OR_EACH),
     formula=cos_sim,
     samples=(
         sample({"X": normal(3, 4), "Y": normal(3, 4)}),
         sample({"X": normal(3, 2, 2), "Y": normal(1, 2, 2)}),
-    ),
-    refuses=(
-        sample({"X": normal(3, 4), "Y": normal(2, 4)}),
-        sample({"X": normal(4), "Y": normal(4)}),
     ),
     slope=slope("x y x_norm y_norm out d_out", "d_x d_y"),
 )
@@ -143,16 +132,6 @@ def slope_of_size(x: Array, p: float, size: Array, d: Array) -> Array:
     return d * f.sign(x) * share ** (p - 1)
 
 
-def p_norm_shape(op: Inference) -> Mapping[str, Specs]:
-    """The axis goes, or becomes 1; of a vector the result has one element."""
-    x, order = op.spec("X"), op.attr("porder")
-    axis = normal_axis(op, op.attr("axis"), len(x.shape))
-    op.require(0 < order < math.inf, f"porder must be above 0 and finite, is {order}")
-    middle = (1,) if op.attr("keepdim") else ()
-    shape = (*x.shape[:axis], *middle, *x.shape[axis + 1 :])
-    return {"Out": of_shape(shape or (1,), x)}
-
-
 class PNorm(Unary):
     porder: float = 2.0
     axis: int = -1
@@ -181,14 +160,19 @@ def p_norm_grad(a: PNormGrad) -> f.Results:
 define(
     "p_norm",
     PNorm,
-    p_norm_shape,
+    Sized(
+        "X -> Out [*left]",
+        f"0 < porder <= {sys.float_info.max}; porder must be above 0 and finite",
+        "at = front(axis, X)",
+        "left = X[:at] + (1,) * keepdim + X[at + 1 :] or (1,)",
+    ),
     formula=p_norm,
     samples=(
         sample({"X": normal(3, 4)}),
         sample({"X": normal(2, 3, 2)}, porder=3.0, axis=1, keepdim=True),
         sample({"X": normal(5)}, porder=1.0, axis=0),
     ),
-    refuses=(sample({"X": normal(3, 4)}, axis=2), sample({"X": normal(3, 4)}, porder=0.0)),
+    refuses=(sample({"X": normal(3, 4)}, axis=2),),
     slope=Op("p_norm_grad", PNormGrad, formula=p_norm_grad),
 )
 
@@ -234,16 +218,6 @@ define(
 )
 
 
-def dist_shape(op: Inference) -> Mapping[str, Specs]:
-    """One number; X and Y are broadcast."""
-    x, y = op.spec("X"), op.spec("Y")
-    op.require(x.dtype == y.dtype, "X and Y must have one dtype")
-    pairs = zip(reversed(x.shape), reversed(y.shape), strict=False)
-    fits = all(1 in (n, m) or merge_dims(n, m) is not None for n, m in pairs)
-    op.require(fits, "X and Y must have sizes that broadcast")
-    return {"Out": of_shape((1,), x)}
-
-
 class Dist(Binary):
     p: float = 2.0
 
@@ -274,14 +248,17 @@ def _spread(x: Array, like: Array) -> Array:
 define(
     "dist",
     Dist,
-    dist_shape,
+    Sized(
+        "X, Y as X -> Out [1]",
+        "every(1 in (n, m) or n == m for n, m in zip(X[::-1], Y[::-1])); "
+        "X and Y must have sizes that broadcast",
+    ),
     formula=dist,
     samples=(
         sample({"X": normal(3, 4), "Y": normal(3, 4)}),
         sample({"X": normal(2, 3, 4), "Y": normal(3, 1)}, p=3.0),
         sample({"X": normal(3, 1), "Y": normal(4)}, p=math.inf),
     ),
-    refuses=(sample({"X": normal(3, 4), "Y": normal(3, 5)}),),
     slope=Op("dist_grad", DistGrad, formula=dist_grad),
 )
 
@@ -299,12 +276,15 @@ def squared_l2_distance(a: SquaredL2Distance) -> f.Results:
 define(
     "squared_l2_distance",
     SquaredL2Distance,
-    Sized("X [N ...], Y [M ...] -> Out [N 1], sub_result [N width]", _check_rows),
+    Sized(
+        "X [N ...], Y [M ...] -> Out [N 1], sub_result [N width]",
+        *_ONE_OR_EACH,
+        "width = prod(X[1:])",
+    ),
     formula=squared_l2_distance,
     samples=(
         sample({"X": normal(3, 4), "Y": normal(3, 4)}),
         sample({"X": normal(3, 2, 2), "Y": normal(1, 2, 2)}),
     ),
-    refuses=(sample({"X": normal(3, 4), "Y": normal(2, 4)}),),
     slope=slope("x y sub_result d_out", "d_x d_y"),
 )

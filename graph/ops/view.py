@@ -8,8 +8,8 @@ from typing import Any
 
 from .lod import no_sequences
 from .operands import Operands, Slot, Unary, record, record_of, slope_record
-from .registry import Inference, Op, Specs, define, differentiable
-from .rules import grads_like, normal_axis, of_shape, product, sizes_read
+from .registry import Inference, Op, Specs, define, differentiable, like_operands
+from .rules import normal_axis, of_shape, product, sizes_read
 from .samples import lengths, normal, sample
 from .second_order import copied
 from .shapes import Sized
@@ -59,7 +59,7 @@ def _define_views(
     attrs = {**slots.attrs, **(second_attrs or {})}
     second = record(f"{name}2", slots.inputs, (*slots.outputs, x_shape), attrs)
     for form, rule, own, grad_rule, grad_slots in (
-        (name, first_rule, first, grads_like("X"), (reads, writes)),
+        (name, first_rule, first, like_operands, (reads, writes)),
         (f"{name}2", second_rule, second, _OF_X_SHAPE, ("x_shape d_out", "d_x")),
     ):
         grad_record = slope_record(own.declared(), *grad_slots)

@@ -11,6 +11,7 @@ from .operands import Input, Inputs, Operands, Output, named
 from .registry import Inference, Specs, define, slope
 from .rules import merge_dims, of_shape
 from .samples import normal, sample
+from .shapes import Sized
 
 _OFFSETS = {"Offsets": "offsets"}
 _OFFSETS_OF_EITHER = {**_OFFSETS, "OffsetsTensor": "offsets"}
@@ -97,18 +98,6 @@ define(
 )
 
 
-def pad_constant_like_shape(op: Inference) -> Mapping[str, Specs]:
-    """Y in the first corner of X's shape."""
-    x, y = op.spec("X"), op.spec("Y")
-    fits = len(x.shape) == len(y.shape) and x.dtype == y.dtype
-    pairs = zip(x.shape, y.shape, strict=False)
-    op.require(
-        fits and all(b <= a or a < 0 for a, b in pairs),
-        "Y must have X's rank and element type, and no larger size",
-    )
-    return {"Out": x}
-
-
 class PadConstantLike(Operands):
     x: Input
     y: Input
@@ -119,14 +108,14 @@ class PadConstantLike(Operands):
 define(
     "pad_constant_like",
     PadConstantLike,
-    pad_constant_like_shape,
+    Sized(
+        "X, Y as X -> Out",
+        "len(X) == len(Y); Y must have X's rank",
+        "every(size <= whole for size, whole in zip(Y, X)); Y must have no larger size than X",
+    ),
     samples=(
         sample({"X": normal(4, 5), "Y": normal(2, 3)}, pad_value=1.5),
         sample({"X": normal(2, 3), "Y": normal(2, 3)}),
-    ),
-    refuses=(
-        sample({"X": normal(2, 3), "Y": normal(2, 4)}),
-        sample({"X": normal(2, 3), "Y": normal(2)}),
     ),
     slope=slope("y d_out", "d_y"),
 )

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 from .lod import no_sequences
 from .operands import Input, Operands, Output, Positive, named
-from .registry import Inference, Op, define
-from .rules import match
+from .registry import Op, define
 from .samples import integers, normal, sample, table, uniform
 from .shapes import Sized
 
@@ -43,16 +42,6 @@ class YoloLossGrad(YoloLoss, reads="* objectness_mask gt_match_mask"):
     d_x: Output
 
 
-def _check_anchors(op: Inference) -> dict[str, int]:
-    """Refuse anchors that do not fit the channels; return how many a cell has."""
-    anchors, mask = op.attr("anchors"), op.attr("anchor_mask")
-    op.require(len(anchors) > 0 and len(anchors) % 2 == 0, "anchors must be pairs")
-    inside = len(mask) > 0 and all(0 <= k < len(anchors) // 2 for k in mask)
-    op.require(inside, f"anchor_mask {list(mask)} must name some of {len(anchors) // 2} anchors")
-    match(op, X=("N", len(mask) * (5 + op.attr("class_num")), "side", "side"))
-    return {"anchors": len(mask)}
-
-
 _BOXES = table(
     [
         [[0.31, 0.42, 0.32, 0.25], [0.82, 0.13, 0.11, 0.57], [0.0, 0.0, 0.0, 0.0]],
@@ -67,19 +56,18 @@ define(
     "yolov3_loss",
     YoloLoss,
     Sized(
-        "X floats [N C side side], GTBox as X [N B 4], GTLabel integers [N B], GTScore [N B] "
-        "-> Loss [N], ObjectnessMask [N anchors side side], GTMatchMask int32 [N B]",
-        _check_anchors,
+        "X floats [N boxes*(5+class_num) side side], GTBox as X [N B 4], GTLabel integers [N B], GTScore [N B] "
+        "-> Loss [N], ObjectnessMask [N boxes side side], GTMatchMask int32 [N B]",
+        "anchors and len(anchors) % 2 == 0; anchors must be pairs",
+        "anchor_mask and every(0 <= k < len(anchors) // 2 for k in anchor_mask); "
+        "anchor_mask must name some of the anchors",
+        "boxes = len(anchor_mask)",
     ),
     lod=no_sequences,
     samples=(
         sample(_YOLO, **_MAP),
         sample({**_YOLO, "GTScore": uniform(2, 3)}, **_MAP, ignore_thresh=0.3, scale_x_y=1.2),
         sample(_YOLO, **_ANCHORS, anchor_mask=[1, 2], use_label_smooth=False),
-    ),
-    refuses=(
-        sample(_YOLO, **_ANCHORS, anchor_mask=[1]),
-        sample(_YOLO, **_ANCHORS, anchor_mask=[1, 3]),
     ),
     slope=Op("yolov3_loss_grad", YoloLossGrad),
 )

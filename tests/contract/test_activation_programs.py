@@ -162,7 +162,11 @@ def test_rectifiers_with_drawn_slopes_and_noise() -> None:
         (lambda x, k: L.maxout(x, 2, axis=2), ValueError, "axis is 1"),
         (lambda x, k: L.maxout(x, 2), ValueError, "X must have 4 dimensions"),
         (lambda x, k: L.kldiv_loss(x, x, 3), TypeError, "reduction must be a string"),
-        (lambda x, k: L.kldiv_loss(x, x, "all"), ValueError, "reduction='all' is none of"),
+        (
+            lambda x, k: L.kldiv_loss(x, x, "all"),
+            ValueError,
+            "reduction is none of .* reduction = 'all'",
+        ),
         (lambda x, k: L.sigmoid_focal_loss(x, x, k), TypeError, "label must hold integers"),
         (
             lambda x, k: L.smooth_l1(x, x, x),

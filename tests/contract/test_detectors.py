@@ -140,7 +140,13 @@ def test_regions_that_are_not_finite_are_named(fresh_programs: None) -> None:
 
 BOX = [0.1, 0.1, 0.5, 0.5]
 MISTAKES = {
-    "images": ([[1, 0.9, *BOX]], [1, 0], [[1, *BOX]], [1], "DetectRes has 2 sequences.*Label 1"),
+    "images": (
+        [[1, 0.9, *BOX]],
+        [1, 0],
+        [[1, *BOX]],
+        [1],
+        "sequences.DetectRes. = 2, sequences.Label. = 1",
+    ),
     "class of an object": (
         [[1, 0.9, *BOX]],
         [1],

@@ -332,7 +332,7 @@ REFUSED: dict[str, tuple[Build, dict[str, Any], type[Exception], str]] = {
         lambda x: layers.sequence_conv(x, 2, filter_stride=2),
         {"x": sequences(ROWS, TWO)},
         EnforceNotMet,
-        "contextStride must be 1, got 2",
+        "contextStride must be 1: contextStride = 2",
     ),
     "a row of two numbers": (
         lambda x: layers.sequence_enumerate(x, 2),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -380,24 +380,36 @@ def test_attributes_outside_their_limits_are_refused(name: str, attr: str) -> No
         infer(op, specs_of(inputs), {**attrs, attr: outside}, inputs)
 
 
-def misfits(op: Op, rule: Sized, specs: dict[str, list[Spec]]) -> list[tuple[str, Spec]]:
+Specs = dict[str, list[Spec]]
+
+
+def misfits(op: Op, rule: Sized, specs: Specs) -> list[tuple[str, Spec]]:
     """Return operands, each with a spec in its place that does not fit the line of the op's shape rule."""
     forms = {slot: form.split() for slot, form in rule.forms.items() if specs.get(slot)}
-    words = [word for form in forms.values() for word in dict.fromkeys(form)]
+    words = [word for slot, form in forms.items() for word in set(form) for _ in specs[slot]]
+    defined = {word for statement in rule.statements for word in statement.words}
     wrong = []
-    for slot, dtype, like, _ in rule.operands:
+    for slot, dtype, like, *_ in rule.operands:
         if not specs.get(slot):
             continue
-        (spec,), form = specs[slot], forms.get(slot, [])
-        if dtype or specs.get(like):
+        (spec, *others), form = specs[slot], forms.get(slot, [])
+        if (dtype or specs.get(like)) and (slot != like or others):
             other = VarType.INT64 if spec.dtype in FLOATS else VarType.FP64
+            other = VarType.BOOL if dtype == "numbers" else other
             wrong.append((slot, spec._replace(dtype=other)))
-        if form and ("..." not in form or words.count("...") > 1):
+        several = [i for i, word in enumerate(form) if word == "..." or word[0] == "*"]
+        if form and all(form[i][1:] in defined or words.count(form[i]) > 1 for i in several):
             wrong.append((slot, spec._replace(shape=(*spec.shape, 1, 1))))
-        for i, word in enumerate(form[: form.index("...") + 1] if "..." in form else form):
-            fixed = not word.rstrip("'").isidentifier() or word in op.attrs or words.count(word) > 1
-            if word == "...":
-                fixed = words.count(word) > 1 and len(spec.shape) >= len(form)
+        for i, word in enumerate(form[: several[0] + 1] if several else form):
+            fixed = (
+                not word.rstrip("'").isidentifier()
+                or word in {*op.attrs, *defined}
+                or words.count(word) > 1
+            )
+            if i in several:
+                fixed = (word[1:] in defined or words.count(word) > 1) and len(spec.shape) >= len(
+                    form
+                )
             if fixed and word != "1?":
                 shape = (*spec.shape[:i], spec.shape[i] + 1, *spec.shape[i + 1 :])
                 wrong.append((slot, spec._replace(shape=shape)))
@@ -413,4 +425,74 @@ def test_operands_that_do_not_fit_their_line_are_refused(name: str) -> None:
         specs = specs_of(inputs)
         for slot, spec in misfits(op, op.shape, specs):
             with pytest.raises(ShapeError, match=f"^{name}: "):
-                infer(op, {**specs, slot: [spec]}, attrs, inputs)
+                infer(op, {**specs, slot: [spec, *specs[slot][1:]]}, attrs, inputs)
+
+
+def others(value: Any) -> list[Any]:
+    """Return values of an attribute's type that are likely to be wrong."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, str):
+        return ["none such"]
+    if isinstance(value, list):
+        numbers = value or [1]
+        return [
+            [],
+            [*numbers, 1],
+            numbers[1:],
+            *([k] * len(numbers) for k in (0, -1, 99)),
+            [-1.0, 2.0],
+        ]
+    return [] if value is None else [-1, 0, 1, 2, 3, 99, -99, value + 1]
+
+
+def strange(op: Op, specs: Specs, attrs: dict[str, Any]) -> Iterator[tuple[Specs, dict[str, Any]]]:
+    """Yield operands and attributes of which one is not that of a sample, or a size of all operands."""
+    assert isinstance(op.shape, Sized)
+    named = {name for statement in op.shape.statements for name in statement.expression.names}
+    for name in sorted(named & attrs.keys()):
+        yield from ((specs, {**attrs, name: other}) for other in (None, *others(attrs[name])))
+    for slot in (slot.name for slot in op.input_slots if slot.name not in specs):
+        yield {**specs, slot: [Spec((1,), VarType.FP32)]}, attrs
+    for slot, of in specs.items():
+        spec, shape = of[0], of[0].shape
+        yield {k: v for k, v in specs.items() if k != slot}, attrs
+        yield {**specs, slot: [*of, *of]}, attrs
+        yield {**specs, slot: of[:1]}, attrs
+        shapes = [(), shape[:-1], (*shape, 2), (2, *shape), *((1,) * n for n in range(1, 8))]
+        for i, n in enumerate(shape):
+            shapes += [(*shape[:i], k, *shape[i + 1 :]) for k in (-1, 0, 1, n - 1, n + 1, 3, 99)]
+        for other in shapes:
+            yield {**specs, slot: [spec._replace(shape=other), *of[1:]]}, attrs
+            yield {**specs, slot: [spec._replace(shape=other) for spec in of]}, attrs
+    for n in {n for of in specs.values() for spec in of for n in spec.shape}:
+        for other in (0, 1, 2, n + 1, 99):
+            yield (
+                {
+                    slot: [
+                        s._replace(shape=tuple(other if k == n else k for k in s.shape)) for s in of
+                    ]
+                    for slot, of in specs.items()
+                },
+                attrs,
+            )
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_every_condition_of_a_line_refuses_something(name: str) -> None:
+    """By the sentence that it tells: one that always holds, or comes too late, says nothing."""
+    op = OPS[name]
+    assert isinstance(op.shape, Sized)
+    silent = {statement.problem for statement in op.shape.statements if not statement.words}
+    for case in (*op.samples, *op.refuses):
+        inputs, attrs = draw(op, case, "float32")
+        for specs, settings in ((specs_of(inputs), attrs), *strange(op, specs_of(inputs), attrs)):
+            if not silent:
+                return
+            try:
+                infer(op, specs, settings)
+            except (KeyError, TypeError):  # of None
+                continue
+            except ShapeError as error:
+                silent = {problem for problem in silent if f"{name}: {problem}: " not in str(error)}
+    assert not silent

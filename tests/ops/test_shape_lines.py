@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 import pytest
 
-from rowlock.graph.ops.operands import Input, Operands, Output, Positive, limit_of
+from rowlock.graph.ops.operands import Input, Inputs, Operands, Output, Outputs, Positive, limit_of
 from rowlock.graph.ops.registry import Inference, Op, Spec
-from rowlock.graph.ops.shapes import Sized, counted, names_dimensions, one_element
+from rowlock.graph.ops.shapes import Sized, by_use, counted, names_dimensions, numbers, one_element
 from rowlock.strategies.errors import ShapeError
 from rowlock.strategies.types import VarType
 
@@ -23,12 +24,25 @@ class Example(Operands):
     mode: Literal["a", "b"] = "a"
 
 
-def infer(line: str, **read: Spec) -> Spec:
+class Several(Operands):
+    x: Inputs
+    out: Outputs
+    axis: int = 0
+    sizes: Sequence[int] = [2, 3]
+
+
+def infer(line: str, *rules: str, **read: Spec) -> Spec:
     """Return the spec of Out by a line, of operands by slot."""
-    op = Op("example", Example, Sized(line))
+    op = Op("example", Example, Sized(line, *rules))
     inputs = {slot: [spec] for slot, spec in read.items()}
     (result,) = op.infer(Inference(op, inputs, op.attrs))["Out"]
     return result
+
+
+def infer_several(rule: Sized, *x: Spec, **attrs: object) -> list[Spec]:
+    """Return the specs of Out, of the variables in X."""
+    op = Op("example", Several, rule)
+    return op.infer(Inference(op, {"X": [*x]}, {**op.attrs, **attrs}))["Out"]
 
 
 def floats(*shape: int) -> Spec:
@@ -95,6 +109,119 @@ def test_operands_that_do_not_fit_are_told_what_the_line_says(
     operands = {"X": x, **({} if y is None else {"Y": y})}
     with pytest.raises(ShapeError, match=f"^example: {problem}"):
         infer(line, **operands)
+
+
+@pytest.mark.parametrize(
+    ("line", "rules", "x", "y", "shape"),
+    [
+        ("X -> Out [*rest]", ["rest = X[1:]"], (2, 3, 4), None, (3, 4)),
+        ("X -> Out [*rest]", ["rest = X[1:]"], (-1, 3, -1), None, (3, -1)),
+        ("X [N *rest] -> Out [*rest N]", [], (2, 3, 4), None, (3, 4, 2)),
+        ("X -> Out [whole]", ["whole = prod(X)"], (2, 3), None, (6,)),
+        ("X -> Out [whole]", ["whole = prod(X)"], (2, -1), None, (-1,)),
+        ("X -> Out [a b]", ["a, b = X[1], X[0] + count"], (2, -1), None, (-1, 4)),
+        ("X [N D] -> Out [N D/count]", [], (3, 4), None, (3, 2)),
+        ("X [N D] -> Out [N D/count]", [], (3, -1), None, (3, -1)),
+        ("X [N D], Y [columns] -> Out [N]", ["columns = X[1]"], (3, 4), (4,), (3,)),
+        ("X, Y -> Out as X [size]", ["size = 1 if Y is None else 2"], (3,), None, (1,)),
+        ("X, Y -> Out as X [size]", ["size = 1 if Y is None else 2"], (3,), (4,), (2,)),
+    ],
+)
+def test_words_stand_for_what_statements_say(
+    line: str,
+    rules: list[str],
+    x: tuple[int, ...],
+    y: tuple[int, ...] | None,
+    shape: tuple[int, ...],
+) -> None:
+    operands = {"X": floats(*x), **({} if y is None else {"Y": floats(*y)})}
+    assert infer(line, *rules, **operands) == floats(*shape)
+
+
+@pytest.mark.parametrize(
+    ("rule", "x", "problem"),
+    [
+        ("len(X) == 2", (3,), r"len\(X\) == 2 must hold: len\(X\) = 1"),
+        ("N % count == 0; rows do not pair", (3,), "rows do not pair: N = 3, count = 2"),
+        ("every(n < 4 for n in X)", (9, -1), r".* must hold: X = \(9, -1\)"),
+        ("known(N)", (-1,), r"known\(N\) must hold: known\(N\) = False"),
+        ("at = front(axis, X)", (3,), "axis 5 is outside the 1 dimensions"),
+        ("half = N / count", (3,), "N = 3 does not divide by count = 2"),
+        ("mode in ('b', 'c')", (3,), r"mode in \('b', 'c'\) must hold: mode = 'a'"),
+        ("Y is not None; Y is missing", (3,), "Y is missing: Y = None"),
+    ],
+)
+def test_a_condition_that_does_not_hold_tells_the_values(
+    rule: str, x: tuple[int, ...], problem: str
+) -> None:
+    op = Op("example", Example, Sized("X [N ...] -> Out as X", rule))
+    with pytest.raises(ShapeError, match=f"^example: {problem} \\(got X=FP32"):
+        op.infer(Inference(op, {"X": [floats(*x)]}, {**op.attrs, "axis": 5}))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["N == 7", "prod(X) > 99", "N % count", "len(Y) == 2", "every(n < 4 for n in X)", "N / 2 > 8"],
+)
+def test_a_condition_is_passed_over_where_sizes_or_operands_are_not_known(rule: str) -> None:
+    assert infer("X [N ...] -> Out as X", rule, X=floats(-1, 3)) == floats(-1, 3)
+
+
+def test_values_that_cannot_be_told_are_left_out() -> None:
+    two = Sized("X -> Out", *numbers(2, 1, "sizes"))
+    problem = r"sizes must be 2 numbers from 1 on: len\(sizes\) = 0, sizes = \[\]"
+    with pytest.raises(ShapeError, match=problem):
+        infer_several(two, floats(3), sizes=[])
+    for sizes in ([0, 1], [1], [1, 2, 3]):
+        with pytest.raises(ShapeError, match=r"sizes = \["):
+            infer_several(two, floats(3), sizes=sizes)
+    assert infer_several(two, floats(3), sizes=[1, 2]) == [floats(3)]
+
+
+def test_all_variables_of_a_slot_fit_and_tell_sizes() -> None:
+    joined = Sized("X as X [*shape] -> Out [number *shape]", "number = len(X)")
+    assert infer_several(joined, floats(-1, 3), floats(2, -1)) == [floats(2, 2, 3)]
+    for other, problem in (
+        (floats(3, 3), r"X must be \[2, 3\]"),
+        (Spec((2, 3), VarType.FP64), "X must have one dtype"),
+    ):
+        with pytest.raises(ShapeError, match=problem):
+            infer_several(joined, floats(2, 3), other)
+
+
+def test_results_are_as_many_as_a_word_says() -> None:
+    cut = Sized("X -> Out*layers [*rest]", "layers, rest = X[0][0], X[0][1:]")
+    assert infer_several(cut, floats(3, 4)) == [floats(4)] * 3
+    assert infer_several(cut, floats(0, 4)) == []
+    with pytest.raises(ShapeError, match="the number of results Out must be known"):
+        infer_several(cut, floats(-1, 4))
+    assert infer_several(Sized("X -> Out"), floats(3), floats(4)) == [floats(3), floats(4)]
+
+
+def test_a_line_is_extended_and_one_of_two_is_chosen() -> None:
+    first = Sized("X [N] -> Out as X", "N > 1")
+    more = first.extended("Y [N] ->", "N < 5; N is large")
+    assert (more.line, [s.problem for s in more.statements]) == (
+        "X [N] , Y [N] -> Out as X",
+        ["N is large", "N > 1 must hold"],
+    )
+    op = Op("example", Example, by_use("Y", Sized("X -> Out [1]"), Sized("X -> Out [2]")))
+    for y, size in (([floats(3)], 1), ([], 2)):
+        read = {"X": [floats(3)], "Y": y}
+        assert op.infer(Inference(op, read, op.attrs)) == {"Out": [floats(size)]}
+
+
+def test_what_a_line_says_is_remembered_by_what_it_depends_on() -> None:
+    rule = Sized("X -> Out [size]", "size = sizes[axis] * X[0][0]")
+    for sizes, axis, rows in (([2, 3], 0, 4), ([2, 3], 1, 4), ([5, 3], 0, 4), ([2, 3], 0, 6)):
+        for _ in range(2):
+            result = infer_several(rule, floats(rows), sizes=sizes, axis=axis)
+            assert result == [floats(sizes[axis] * rows)]
+    long = Sized("X -> Out [size]", "size = len(sizes)")
+    assert infer_several(long, floats(3), sizes=[1] * 1000) == [floats(1000)]
+    assert long._known == {}  # no list of a parameter's values is kept
+    unhashable = Sized("X -> Out [size]", "size = len(sizes[0])")
+    assert infer_several(unhashable, floats(3), sizes=[[1, 2], [3]]) == [floats(2)]
 
 
 @pytest.mark.parametrize("line", ["X [N D], Y [D] -> Out [N]", "X, Y [D] -> Out as Y"])

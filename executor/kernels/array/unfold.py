@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ....graph.ops.operands import Array
-from ....graph.ops.unfold import Unfold, UnfoldGrad, window_count
+from ....graph.ops.unfold import Unfold, UnfoldGrad
 from ...device.device import Device
 from ..registry import Step, kernel
 
@@ -24,8 +24,8 @@ def taps(x: Array, y: Array, a: Unfold | UnfoldGrad) -> Iterator[tuple[Any, Any]
     """Yield (columns, image) for each element of the window, where it meets the image and not its margin."""
     sizes = x.shape[2:]
     counts = [
-        window_count(size, a.kernel_sizes[i], a.strides[i], a.paddings[i] + a.paddings[2 + i], d)
-        for i, (size, d) in enumerate(zip(sizes, a.dilations, strict=True))
+        (size + a.paddings[i] + a.paddings[2 + i] - d * (k - 1) - 1) // a.strides[i] + 1
+        for i, (size, k, d) in enumerate(zip(sizes, a.kernel_sizes, a.dilations, strict=True))
     ]
     columns = y.reshape(*x.shape[:2], *a.kernel_sizes, *counts)
     met = [
