@@ -65,9 +65,8 @@ def _forward(dev: Device, a: Gru, means: Means) -> Step:
     xp, rows, width = dev.xp, len(a.input), a.weight.shape[0]
     count = a.input_lod[-1].shape[0] - 1
     steps_of = by_offsets(dev, "gru", "Input", a.input_lod[-1], rows, a.is_reverse)
-    pair, last = _factors(
-        dev, a, count, means.factors
-    )  # first: where they lie, rows make no difference
+    # First: where they lie, rows make no difference.
+    pair, last = _factors(dev, a, count, means.factors)
     kind, cells = _cells(dev, a, count, means)
     zeros, gates, after_reset, hidden = dev.scratch_in_one(
         a.input.dtype,
@@ -79,6 +78,7 @@ def _forward(dev: Device, a: Gru, means: Means) -> Step:
     gates = gates if a.batch_gate is None else a.batch_gate
     after_reset = after_reset if a.batch_reset_hidden_prev is None else a.batch_reset_hidden_prev
     hidden = hidden if a.batch_hidden is None else a.batch_hidden
+    none = zeros.reshape(-1, width)
 
     def run() -> None:
         steps = steps_of()
@@ -91,13 +91,12 @@ def _forward(dev: Device, a: Gru, means: Means) -> Step:
         before = None if a.h0 is None else a.h0[steps.order]
         for begin, end in steps.spans:
             n, span = end - begin, slice(begin, end)
-            starts = before is None
-            now = zeros.reshape(-1, width)[:n] if before is None else before[:n]
-            products = zeros[:n] if starts else pair(now)
+            now = none[:n] if before is None else before[:n]
             reset, result = after_reset[span], hidden[span]
             own = {"gates": gates[span], "before": now}
+            products = zeros[:n] if before is None else pair(now)
             cells(gru_gates, kind, products=products, after_reset=reset, **own)
-            product = zeros.reshape(-1, width)[:n] if starts else last(reset)
+            product = none[:n] if before is None else last(reset)
             cells(gru_step, kind, product=product, hidden=result, **own)
             before = result
         if a.hidden is not None:
