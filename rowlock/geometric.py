@@ -118,7 +118,19 @@ def _message(message_op: str, x: Variable, y: Variable) -> Variable:
     return _MESSAGES[message_op](*wide)
 
 
+def _check_rows(layer: str, argument: str, numbers: Variable, rows: Variable) -> None:
+    """Refuse what does not tell one number for each row."""
+    count, (rows_count, *_) = numbers.shape or (), rows.shape or (-1,)
+    fits = len(count) == 1 and (count[0] == rows_count or -1 in (count[0], rows_count))
+    if not fits:
+        raise InvalidValue(
+            f"{layer}: {argument} must be a vector with a number for each of {rows_count} rows, and "
+            f"{numbers.name!r} has shape {list(count)}."
+        )
+
+
 def _of_segments(reduction: str, data: Variable, ids: Variable) -> Variable:
+    _check_rows(f"segment_{reduction}", "segment_ids", ids, data)
     count = reshape(layers.reduce_max(layers.cast(ids, "int64")), [1]) + 1
     return _reduced(reduction, data, ids, count)
 
@@ -126,6 +138,7 @@ def _of_segments(reduction: str, data: Variable, ids: Variable) -> Variable:
 def _received(
     layer: str, reduce_op: str, messages: Variable, rows: Variable, x: Variable, out_size: Any
 ) -> Variable:
+    _check_rows(layer, "dst_index", rows, messages)
     if out_size is None:
         out_size = sizes_of_step(x)[0]
     elif not isinstance(out_size, Variable) and integer(out_size, "out_size", layer) < 1:

@@ -20,7 +20,8 @@ ACTIVATIONS = ("sigmoid", "tanh", "relu", "identity")
 
 def know_activations(*attributes: str) -> list[str]:
     """Return the conditions that attributes name activations of recurrent ops."""
-    return [f"{name} in {tuple(ACTIVATIONS)}" for name in attributes]
+    names = tuple(ACTIVATIONS)
+    return [f"{name} in {names}; {name} must be one of {', '.join(names)}" for name in attributes]
 
 
 _CHECKS: tuple[str | Check, ...] = (

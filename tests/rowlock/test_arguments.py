@@ -118,6 +118,11 @@ def _graph() -> tuple[Any, Any, Any]:
         (lambda x, s, d: paddle.static.setitem(x, "a", 0), InvalidType, "an index is a number"),
         (lambda x, s, d: paddle.finfo("int32"), InvalidValue, "finfo: dtype must hold floats, .* got 'int32'"),
         (lambda x, s, d: paddle.iinfo("float32"), InvalidValue, "iinfo: dtype must hold integers"),
+        (lambda x, s, d: paddle.geometric.segment_sum(x, x), InvalidType, "segment_ids must hold integers"),
+        (lambda x, s, d: paddle.geometric.segment_max(x, s), InvalidValue,
+         "segment_max: segment_ids must be a vector with a number for each of 4 rows, and 'src' has"),
+        (lambda x, s, d: paddle.geometric.send_u_recv(x, s, s[:2]), InvalidValue,
+         "send_u_recv: dst_index must be a vector with a number for each of 3 rows"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(
