@@ -24,8 +24,10 @@ class ComposeNotAligned(ValueError):
     """Readers that are composed have different numbers of samples."""
 
 
-def batch(reader: Generator, batch_size: int, drop_last: bool = False) -> Generator:
+def batch(reader: Generator, batch_size: float, drop_last: bool = False) -> Generator:
     """Return a reader of lists of ``batch_size`` samples; the last may be shorter unless it is dropped.
+
+    Of a size that is no whole number the fraction is cut off.
 
     Raises:
         InvalidValue: ``batch_size`` is not above 0.

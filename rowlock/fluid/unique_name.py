@@ -1,6 +1,6 @@
 """``fluid.unique_name``: names of variables and parameters."""
 
-from ..graph.program import unique_name
+from ..graph.program import unique_name as _names
 from ..graph.program.unique_name import UniqueNameGenerator as UniqueNameGenerator
 from ..graph.program.unique_name import generate as generate
 from ..graph.program.unique_name import guard as guard
@@ -10,7 +10,7 @@ from ..names import missing, publish_imports
 
 def __getattr__(name: str) -> UniqueNameGenerator:
     """Return the generator in force, as ``generator``, which ``guard`` and ``switch`` replace."""
-    return unique_name.generator if name == "generator" else missing(__name__)(name)
+    return _names.generator if name == "generator" else missing(__name__)(name)
 
 
 publish_imports(__name__)
