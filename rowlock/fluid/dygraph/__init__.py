@@ -2,7 +2,7 @@
 
 from ...names import publish_imports
 from ...nn.layer.layers import Layer as Layer
-from . import base
+from . import base as base
 from .base import enabled as enabled
 from .base import guard as guard
 from .base import to_variable as to_variable
