@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,8 +15,13 @@ pytest.importorskip("numba")
 
 from rowlock.executor.codegen.loops import bind_loop, bind_loops
 from rowlock.executor.device.device import Device
+from rowlock.executor.kernels.array.gates import CellSteps
+from rowlock.executor.kernels.array.gru import LAYOUT
+from rowlock.executor.kernels.loops.cells import CompiledSteps, compiled_steps
 from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ops import expr as e
+from rowlock.graph.ops.gates import GruCells, gru_step
+from rowlock.graph.ops.gru import Gru
 from rowlock.graph.ops.loss import LEAST_SHIFT
 from tests.conftest import one_in
 
@@ -204,3 +210,20 @@ def test_running_sums_are_numpys_bits(
                 call()
             results.append(out)
         np.testing.assert_array_equal(results[1], results[0])
+
+
+def _gru_step(gates: np.ndarray) -> tuple[type, np.ndarray, np.ndarray]:
+    """Return what computes a step of a GRU on these gates, the gates that it leaves, and its output."""
+    kind, operands = GruCells("sigmoid", "tanh", False), SimpleNamespace(input=gates)
+    cells: Any = compiled_steps(Device(), LAYOUT, 5, 2, cast(Gru, operands), [(gru_step, kind)])
+    before, product, hidden = floats(2, 5, seed=1), floats(2, 5, seed=2), floats(2, 5)
+    cells(gru_step, kind, gates=gates, before=before, product=product, hidden=hidden)
+    return type(cells), gates, hidden
+
+
+def test_cells_whose_operands_have_gaps_are_left_to_array_calls() -> None:
+    gates = floats(2, 15)
+    (compiled, *expected), (called, *results) = map(_gru_step, (gates.copy(), gapped(gates)))
+    assert (compiled, called) == (CompiledSteps, CellSteps)
+    for array, other in zip(expected, results, strict=True):
+        np.testing.assert_allclose(array, other, rtol=1e-6, atol=1e-6)

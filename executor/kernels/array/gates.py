@@ -62,7 +62,10 @@ def _calls(step: StepOf, kind: Any) -> tuple[ArraySchedule, tuple[str, ...]]:
 
 
 class CellSteps(Fields):
-    """What computes ``steps`` of so many cells of up to ``rows`` sequences: array calls."""
+    """What computes ``steps`` of so many cells of up to ``rows`` sequences: array calls.
+
+    ``a``: the operands of the op whose cells they are.
+    """
 
     def __init__(
         self,
@@ -70,13 +73,13 @@ class CellSteps(Fields):
         layout: Layout,
         width: int,
         rows: int,
-        dtype: Any,
+        a: Any,
         steps: Iterable[tuple[StepOf, Any]],
     ) -> None:
         self._xp, self._layout, self._width = dev.xp, layout, width
         scratch = {name for step, kind in steps for name in _calls(step, kind)[0].scratch}
         self._scratch = tuple(sorted(scratch))
-        self._work = [dev.scratch((rows, width), dtype) for _ in scratch]
+        self._work = [dev.scratch((rows, width), a.input.dtype) for _ in scratch]
 
     def __call__(self, step: StepOf, kind: Any, **arrays: Array) -> None:
         """Compute a step of cells of a kind on arrays, by name, of n rows."""

@@ -58,7 +58,7 @@ def _factors(
 def _cells(dev: Device, a: Gru, rows: int, means: Means) -> tuple[GruCells, Callable[..., None]]:
     kind = GruCells(a.gate_activation, a.activation, a.origin_mode)
     steps = [(step, kind) for step in GRU_STEPS]
-    return kind, means.cells(dev, LAYOUT, a.weight.shape[0], rows, a.input.dtype, steps)
+    return kind, means.cells(dev, LAYOUT, a.weight.shape[0], rows, a, steps)
 
 
 def _forward(dev: Device, a: Gru, means: Means) -> Step:

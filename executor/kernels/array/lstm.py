@@ -37,7 +37,7 @@ def _cells(dev: Device, a: LstmOperands, means: Means) -> _Steps:
     later, first = (Cells(*names, a.use_peepholes, before, float(clip)) for before in (True, False))
     steps = [(step, kind) for step in (lstm_step, lstm_step_back) for kind in (later, first)]
     rows = a.input_lod[-1].shape[0] - 1
-    return later, first, means.cells(dev, LAYOUT, width, rows, a.input.dtype, steps)
+    return later, first, means.cells(dev, LAYOUT, width, rows, a, steps)
 
 
 def _forward(

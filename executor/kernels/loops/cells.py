@@ -1,6 +1,6 @@
 """Steps of recurrent cells (``graph/ops/gates.py``) in one compiled pass each.
 
-Everything is float32 and contiguous.
+Everything is float32 and contiguous; array calls compute what is not.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.ops.operands import Array
+from ....graph.ops.operands import Array, Operands
 from ...codegen import native
 from ...codegen.scalar_math import definitions
 from ...codegen.scalar_source import Writer
@@ -89,11 +89,13 @@ def compiled_steps(
     layout: Layout,
     width: int,
     rows: int,
-    dtype: Any,
+    a: Operands,
     steps: Iterable[tuple[StepOf, Any]],
 ) -> CellSteps | CompiledSteps:
-    """Return what computes steps, in passes where they are of float32 (see :class:`CellSteps`)."""
-    if dtype != np.float32:
-        return CellSteps(dev, layout, width, rows, dtype, steps)
+    """Return what computes steps of an op's cells, in passes where these can (see :class:`CellSteps`)."""
+    arrays = [each for each in vars(a).values() if isinstance(each, np.ndarray)]
+    floats = {each.dtype for each in arrays if each.dtype.kind == "f"}
+    if floats != {np.dtype(np.float32)} or not all(each.flags.c_contiguous for each in arrays):
+        return CellSteps(dev, layout, width, rows, a, steps)
     key = CompiledSteps, layout, width
     return dev.rebound(key, lambda: CompiledSteps(layout, width))
