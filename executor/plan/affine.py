@@ -17,9 +17,9 @@ class AffineMap:
 
     Of a point that is an integer combination of known ones an affine function is known without any division.
     No more than that is relied on: points between multiples of something, of which alone points are known,
-    are none of these combinations, and neither is anything beyond the least and the largest of each size.
-    A product of sizes looks affine while one of them stays: steps are combined, or repeated, as they were
-    before at a point that the functions told.
+    are none of these combinations. A product of sizes looks affine while one of them stays: steps are combined,
+    or repeated, as they were before at a point that the functions told. Functions of a size that is beyond the
+    least and the largest known may be others there: such sizes are told.
     """
 
     def __init__(self, sizes: np.ndarray, values: np.ndarray) -> None:
@@ -42,7 +42,10 @@ class AffineMap:
         # A size that is a multiple of another one is in its range where that is.
         both = np.concatenate([steps, ranges - self._sizes])
         both //= np.maximum(np.gcd.reduce(both, 0), 1)
-        _, which = np.unique(both, axis=1, return_index=True)
+        _, which, groups = np.unique(both, axis=1, return_index=True, return_inverse=True)
+        alike = [0] * len(which)
+        for k, group in enumerate(groups.ravel().tolist()):
+            alike[group] |= 1 << k
         least, most = ranges[:, which].tolist()
         confirmed = all(others == (1 << len(steps)) - 1 for others in self._confirmed)
         if confirmed:  # then others do as well: such that each changes few of the firsts
@@ -57,7 +60,7 @@ class AffineMap:
                 (row[k], [(j, row[j]) for j in range(k + 1, len(row)) if row[j]])
                 for k, row in enumerate(pivots)
             ],
-            list(zip(which.tolist(), least, most, strict=True)),
+            list(zip(which.tolist(), least, most, alike, strict=True)),
             begin,
             varying,
             np.concatenate([begin[None], whole])[:, varying],
@@ -110,14 +113,29 @@ class AffineMap:
         """Tell whether a point lies between those that are known."""
         return bool((self._least <= sizes).all() and (sizes <= self._most).all())
 
-    def at(self, sizes: np.ndarray) -> np.ndarray | None:
-        """Return the values at a point, a new array; None where they do not follow from those known."""
+    def widen(self, sizes: np.ndarray, but: int = 0) -> None:
+        """Take functions to be the same up to this point, but for those of some sizes (numbers, as bits)."""
+        solver, point = self._solver, sizes.tolist()
+        for number, (k, least, most, alike) in enumerate(solver.ranges):
+            if alike & but:
+                but |= alike
+            else:
+                solver.ranges[number] = k, min(least, point[k]), max(most, point[k]), alike
+        wider = np.array([not but >> k & 1 for k in range(len(point))], bool)
+        self._least = np.where(wider, np.minimum(self._least, sizes), self._least)
+        self._most = np.where(wider, np.maximum(self._most, sizes), self._most)
+
+    def at(self, sizes: np.ndarray) -> tuple[np.ndarray, int] | None:
+        """Return the values at a point, a new array, and the sizes beyond those known (numbers, as bits).
+
+        None: the point is no combination of those known.
+        """
         if self._confirmations < _CONFIRMATIONS:
             return None
-        solver, point = self._solver, sizes.tolist()
-        for k, least, most in solver.ranges:
+        solver, point, beyond = self._solver, sizes.tolist(), 0
+        for k, least, most, alike in solver.ranges:
             if not least <= point[k] <= most:
-                return None
+                beyond |= alike
         left, counts = [point[k] - begin for k, begin in solver.firsts], list[int]()
         for size, (pivot, others) in zip(left, solver.pivots, strict=True):
             # Numbers of many sizes overflow on the way, and come back
@@ -133,8 +151,9 @@ class AffineMap:
             return None
         known = solver.begin.copy()
         known[solver.varying] = np.array([1, *counts], np.int64) @ solver.changes
-        alike = known[: len(sizes)].tobytes() == sizes.tobytes()
-        return known[len(sizes) :] if alike else None
+        if known[: len(sizes)].tobytes() != sizes.tobytes():
+            return None
+        return known[len(sizes) :], beyond
 
 
 def _combined(counts: Sequence[int], least: int = -1) -> Iterator[tuple[int, int]]:
@@ -153,7 +172,8 @@ class _Solver(NamedTuple):
     """What tells the values at a point.
 
     ``firsts``: the first size that each step changes, and what it is at one point; ``pivots``, by step, how it
-    changes that, and those of later steps. ``ranges``: numbers of sizes, and the least and the most of each.
+    changes that, and those of later steps. ``ranges``: numbers of sizes, the least and the most of each, and
+    the sizes that are in their ranges where it is, as bits.
     ``begin`` are the sizes of that point and, behind them, its values; those ``varying`` differ elsewhere:
     ``changes`` has them there, and what each step changes. ``confirmed``: steps may be combined, and repeated,
     in any way.
@@ -161,7 +181,7 @@ class _Solver(NamedTuple):
 
     firsts: list[tuple[int, int]]
     pivots: list[tuple[int, list[tuple[int, int]]]]
-    ranges: list[tuple[int, int, int]]
+    ranges: list[tuple[int, int, int, int]]
     begin: np.ndarray
     varying: np.ndarray
     changes: np.ndarray

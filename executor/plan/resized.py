@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from .memory import ValueMemory
 from .part import RankPart
 from .plan import Plan, Vote
 from .shapes import Sizes, picked
-from .template import PlanTemplate, Sized
+from .template import PlanTemplate, Sized, Told
 
 _ODD = 2  # templates that may turn out to be like no other plan
 _ARRAYS_KNOWN = 1 << 12  # of inputs and of what is fetched
@@ -85,9 +86,9 @@ class Resizer:
         kinds, point = sizes.kinds, np.frombuffer(sizes.numbers, np.int64)
         template = self._templates.get(kinds)
         if template is not None:
-            values = template.values(point)
-            if values is not None:
-                return self._instance(template, values, complete)
+            told = template.values(point)
+            if told is not None:
+                return self._instance(template, point, told, complete)
         with gc_paused():
             return self._learned(kinds, point, template, complete)
 
@@ -108,8 +109,8 @@ class Resizer:
         if template is None or (not alike and self._odd[kinds] < _ODD):
             self._odd[kinds] += template is not None
             buffers = [region.arena(arena.plan.size), region.scratch(0).bytes]
-            latest = self._cache.templates
-            template = PlanTemplate(point, sized, buffers, self._meeting, latest.get(kinds))
+            latest, read = self._cache.templates, self._read(kinds)
+            template = PlanTemplate(point, read, sized, buffers, self._meeting, latest.get(kinds))
             self._templates[kinds] = latest[kinds] = template
         instructions = [
             instruction for group in bound.instructions.values() for instruction in group
@@ -118,32 +119,65 @@ class Resizer:
 
     def _fresh(self, specs: Sequence[Spec]) -> tuple[_Bound, Sized] | None:
         """Bind all nodes for values of other sizes; None: some of these need another place."""
-        region, program = self._region, self._part.program
-        planned = self._memory.arena.plan.resized(specs, region.taken)
-        if planned is None:
+        memory = self._resized(specs)
+        if memory is None:
             return None
-        memory = self._memory.resized(specs, planned)
         bound = self._bound(specs, memory)
+        return bound, self._sized(
+            specs, memory, [group[-1] for group in bound.instructions.values()]
+        )
+
+    def _resized(self, specs: Sequence[Spec]) -> ValueMemory | None:
+        """Return the memory of values of other sizes; None: some of these need another place."""
+        planned = self._memory.arena.plan.resized(specs, self._region.taken)
+        return None if planned is None else self._memory.resized(specs, planned)
+
+    def _sized(
+        self, specs: Sequence[Spec], memory: ValueMemory, instructions: Sequence[Instruction]
+    ) -> Sized:
+        """Return what a plan has of instructions that are bound, and all arrays."""
+        program = self._part.program
         inputs = [self._array(i, specs, memory, False) for i in program.feeds]
         fetched = [self._array(i, specs, memory, True) for i in program.fetches]
-        instructions = [group[-1] for group in bound.instructions.values()]
-        capacity = region.scratch(0).capacity
-        return bound, Sized(instructions, capacity, inputs, fetched, planned.slack(specs))
+        capacity = self._region.scratch(0).capacity
+        return Sized(instructions, capacity, inputs, fetched, memory.arena.plan.slack(specs))
+
+    def _read(self, kinds: tuple[int, ...]) -> list[int]:
+        """Return which sizes each node's calls follow from, and behind these the arrays, as bits."""
+        program, sources = self._part.program, self._cache.shapes.sources(kinds)
+        touched = [
+            *(node.touches() for node in self._part.nodes),
+            (*program.feeds, *program.fetches),
+        ]
+        return [reduce(or_, (sources[i] for i in values), 0) for values in touched]
 
     def _instance(
         self,
         template: PlanTemplate,
-        values: np.ndarray,
+        point: np.ndarray,
+        told: Told,
         complete: Callable[[], Sequence[Spec]],
-    ) -> Plan:
-        """Return the plan that a template makes, in which nodes of other kinds are bound."""
-        if not template.apart:
-            return template.plan(values, {}, **self._others)
+    ) -> Plan | None:
+        """Return the plan that a template makes, in which what it does not tell is bound; None as above."""
+        if not told.parts:
+            return template.plan(told.values, {}, **self._others)
         with gc_paused():
-            specs, planned = complete(), self._memory.arena.plan
-            planned = replace(planned, specs=planned.usage.stored(specs))
-            bound = self._bound(specs, self._memory.resized(specs, planned), template.apart)
-            return template.plan(values, bound.instructions, **self._others_of(bound))
+            specs, arrays = complete(), None
+            if template.arrays in told.parts:
+                memory = self._resized(specs)
+                if memory is None:
+                    return None
+            else:
+                planned = self._memory.arena.plan
+                planned = replace(planned, specs=planned.usage.stored(specs))
+                memory = self._memory.resized(specs, planned)
+            bound = self._bound(specs, memory, [k for k in told.parts if k < template.arrays])
+            if template.arrays in told.parts:
+                beyond = [bound.instructions[k][-1] for k in told.beyond if k < template.arrays]
+                sized = self._sized(specs, memory, beyond)
+                template.widen(point, told, sized)
+                arrays = sized.inputs, sized.fetched
+            return template.plan(told.values, bound.instructions, arrays, **self._others_of(bound))
 
     def _bound(
         self, specs: Sequence[Spec], memory: ValueMemory, which: Collection[int] | None = None

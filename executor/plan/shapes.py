@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
-from itertools import count
+from hashlib import blake2b
+from itertools import accumulate, count, pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -26,8 +27,10 @@ from ..kernels.registry import bind
 
 _SHAPES_KNOWN = 1024  # kept per kind of node: loops have rounds of as many sizes
 _STATES_KNOWN = 64  # shapes that all persistables of a program have at once
+_SHORT = 32  # bytes
 _COMPUTED_KNOWN = 64  # sizes of a node that the host computes
 _numbers = count()  # of kinds
+_widths: dict[int, int] = {}  # how many sizes what is of a kind tells
 _Take = Callable[[Mapping[int, np.ndarray]], tuple[int, ...]]  # returns sizes
 _Known = BoundedDict[Any, list[Spec | None]]  # what is read -> what is written
 
@@ -142,7 +145,8 @@ class Shapes:
         first = set(map(id, self._first))
         self._rest = [rule for rule in rules if id(rule) not in first]
         by_elements = (i for rule in rules if rule.by_elements for i in rule.writes)
-        self._telling = picked((*program.feeds, *by_elements))
+        self._told = *program.feeds, *by_elements
+        self._telling = picked(self._told)
         self._met = sorted(
             {
                 i
@@ -252,7 +256,7 @@ class Shapes:
     def key(self, arrays: Sequence[np.ndarray]) -> tuple[Any, ...]:
         """Return what all specs depend on: shapes and types of feeds, and elements that must be known."""
         specs = tuple([spec_of(array) for array in arrays])
-        elements = tuple([arrays[k].tobytes() for k in self.known.feeds])
+        elements = tuple([_digest(arrays[k].tobytes()) for k in self.known.feeds])
         return (*specs, elements) if elements else specs
 
     def sizes(self, inferred: Inferred) -> Sizes:
@@ -262,6 +266,25 @@ class Shapes:
         telling = [_kind_and_sizes(each) for each in (inferred.states, *own, *inferred.sizes)]
         kinds, numbers = zip(*telling, strict=True)
         return Sizes(kinds, b"".join(numbers))
+
+    def sources(self, kinds: tuple[int, ...]) -> list[int]:
+        """Return which numbers of :class:`Sizes` of these kinds each value's spec follows from, as bits."""
+        ends = [0, *accumulate(_widths[kind] for kind in kinds)]
+        bits = [(1 << end) - (1 << begin) for begin, end in pairwise(ends)]
+        sources = [0] * (len(self._declared) + 1)  # at -1: no operand
+        for i, _ in self._states:
+            sources[i] = bits[0]
+        for i, own in zip(self._told, bits[1:], strict=False):
+            sources[i] = own
+        for rule in self._rules:
+            if rule.by_elements:  # what it writes tells sizes itself
+                continue
+            own = 0 if rule.sizes is None else bits[1 + len(self._told) + rule.sizes]
+            for i in (i for positions in rule.record.inputs.values() for i in positions):
+                own |= sources[i]
+            for i in rule.writes:
+                sources[i] |= own
+        return sources[:-1]
 
     def met(self, inferred: Inferred) -> dict[int, np.ndarray]:
         """Return the elements that collectives read, by position: how many rows each rank brings."""
@@ -416,6 +439,11 @@ def _take(
     return sizes_of({slot: tuple(map(known, positions)) for slot, positions in slots}, attrs)
 
 
+def _digest(data: bytes) -> bytes:
+    """Return what stands for data in a key: themselves, if they are short."""
+    return data if len(data) <= _SHORT else blake2b(data, digest_size=_SHORT).digest()
+
+
 def _shaped(spec: Spec | None) -> np.ndarray:
     """Return an operand whose elements do not matter, in the memory of one element."""
     assert spec is not None, "what known values read has a shape"
@@ -449,17 +477,22 @@ def _kind_and_sizes(telling: _Telling) -> tuple[int, bytes]:
     if isinstance(telling, Spec):
         sizes = telling.shape
         kind = telling.dtype, *[n if n < 2 else 2 for n in sizes]
-        return _kind(kind), packer(len(sizes) + 1)(*sizes, math.prod(sizes))
+        width = len(sizes) + 1
+        return _kind(kind, width), packer(width)(*sizes, math.prod(sizes))
     if isinstance(telling, StateSpecs):
         each = [_kind_and_sizes(spec) for spec in telling.specs if spec is not None]
         kinds = tuple([kind for kind, _ in each])
-        return _kind((StateSpecs, kinds)), b"".join([sizes for _, sizes in each])
+        width = sum(_widths[kind] for kind in kinds)
+        return _kind((StateSpecs, kinds), width), b"".join([sizes for _, sizes in each])
     if telling is None:
-        return _kind(None), b""
-    return _kind((None, *[n if n < 2 else 2 for n in telling])), packer(len(telling))(*telling)
+        return _kind(None, 0), b""
+    width = len(telling)
+    return _kind((None, *[n if n < 2 else 2 for n in telling]), width), packer(width)(*telling)
 
 
 @cache
-def _kind(key: Hashable) -> int:
-    """Return a number for a key, the same again: it is hashed in no time."""
-    return next(_numbers)
+def _kind(key: Hashable, width: int) -> int:
+    """Return a number for what tells so many sizes, the same for the same key: it is hashed in no time."""
+    number = next(_numbers)
+    _widths[number] = width
+    return number

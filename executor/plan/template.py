@@ -3,7 +3,7 @@
 What a call knows of sizes are numbers: shapes of arrays, words of a compiled loop. Between plans of one program
 on the same memory they are mostly affine functions of the sizes from which all others follow. A few plans that
 were bound tell these functions (:class:`~.affine.AffineMap`). A node whose calls are of another kind, or whose
-numbers are other functions, is bound as ever.
+numbers are other functions, is bound as ever; so is a node of which a size is beyond those that are known.
 """
 
 from __future__ import annotations
@@ -53,25 +53,39 @@ class _Part(NamedTuple):
     ends: list[int]
 
 
+class Told(NamedTuple):
+    """What follows from sizes: the numbers of a plan, but those of some ``parts``.
+
+    Parts are instructions, by number, and behind them all arrays that the plan is fed or fetches. ``beyond``
+    are those of which a size is beyond the ones known, and that may be the same functions there.
+    """
+
+    values: np.ndarray
+    parts: Collection[int]
+    beyond: Sequence[int]
+
+
 class PlanTemplate:
     """Learns from plans that were bound how they differ, and makes others.
 
-    ``sizes`` are those of the first ``plan``; arrays that differ lie in ``buffers``. What it makes has the
-    instructions of that plan, whose compiled calls read their numbers from ``words``, and others where calls
-    are functions of arrays. Instructions ``apart`` are bound for each of the sizes: those given, and others
-    that are no functions of numbers. ``elsewhere``: a template of the program on other memory, which may have
-    learned already.
+    ``sizes`` are those of the first ``plan``, and ``read`` tells which of them each part follows from, as bits;
+    arrays that differ lie in ``buffers``. What it makes has the instructions of that plan, whose compiled calls
+    read their numbers from ``words``, and others where calls are functions of arrays. Instructions ``apart``
+    are bound for each of the sizes: those given, and others that are no functions of numbers. ``elsewhere``: a
+    template of the program on other memory, which may have learned already.
     """
 
     def __init__(
         self,
         sizes: np.ndarray,
+        read: Sequence[int],
         plan: Sized,
         buffers: Sequence[np.ndarray],
         apart: Collection[int] = (),
         elsewhere: PlanTemplate | None = None,
     ) -> None:
         self._plan, self._buffers = plan, [(address(b), b.nbytes, b) for b in buffers]
+        self._read, self.arrays = read, len(plan.instructions)
         self._parts = _parts(plan, self._buffers)
         counts = [len(part.numbers) for part in self._parts]
         self._begins = [0, *np.cumsum(counts).tolist()]
@@ -95,11 +109,6 @@ class PlanTemplate:
             *accumulate(len(instruction.calls) for instruction in self._instructions),
         ]
         self._variable: _Variable | None = None  # since it learned last what varies
-
-    @property
-    def _usable(self) -> bool:
-        """Tell whether the arrays beside the instructions follow from the sizes."""
-        return len(self._plan.instructions) not in self.apart
 
     def learn(self, sizes: np.ndarray, plan: Sized) -> bool:
         """Take another plan into account; return whether it is, or any was before, like the first."""
@@ -139,12 +148,27 @@ class PlanTemplate:
         pairs = ((a, b) for k, (a, b) in enumerate(both) if k not in other.apart)
         return len(self._first) == len(other._first) and all(a.form == b.form for a, b in pairs)
 
-    def values(self, sizes: np.ndarray) -> np.ndarray | None:
-        """Return the numbers of a plan for these sizes, if they are known and it fits into memory."""
-        values = self._map.at(sizes) if self._usable else None
-        if values is None or min(values[self._slack].tolist(), default=0) < 0:
+    def values(self, sizes: np.ndarray) -> Told | None:
+        """Return what is known of a plan for these sizes; None: too little, or it does not fit into memory."""
+        told = self._map.at(sizes)
+        if told is None:
             return None
-        return values
+        values, beyond = told
+        if min(values[self._slack].tolist(), default=0) < 0:
+            return None
+        if not beyond:
+            return Told(values, self.apart, ())
+        parts = [k for k, read in enumerate(self._read) if read & beyond and k not in self.apart]
+        return Told(values, self.apart.union(parts), parts)
+
+    def widen(self, sizes: np.ndarray, told: Told, plan: Sized) -> None:
+        """Compare parts beyond known sizes with what was told of them; ``plan`` has what was bound of these."""
+        others = 0
+        for k, part in zip(told.beyond, _parts(plan, self._buffers), strict=False):
+            numbers = told.values[self._begins[k] : self._begins[k + 1]].tolist()
+            if part.form != self._parts[k].form or part.numbers != numbers:
+                others |= self._read[k]
+        self._map.widen(sizes, but=others)
 
     @cached_property
     def nbytes(self) -> int:
@@ -157,12 +181,16 @@ class PlanTemplate:
         return [self, *with_parts(self._instructions)[len(self._instructions) :]]
 
     def plan(
-        self, values: np.ndarray, bound: Mapping[int, Sequence[Instruction]], **others: Any
+        self,
+        values: np.ndarray,
+        bound: Mapping[int, Sequence[Instruction]],
+        arrays: tuple[Sequence[Any], Sequence[Any]] | None = None,
+        **others: Any,
     ) -> SizedPlan:
         """Return a plan with these numbers.
 
-        ``bound`` is what stands for instructions that are apart; ``others``: what plans have beside
-        instructions and arrays.
+        ``bound`` is what stands for instructions that are others, and ``arrays`` for those that are fed and
+        fetched, if they are; ``others``: what plans have beside these.
         """
         variable = self._variable = self._variable or self._variable_now()
         numbers = values[variable.numbers].tolist()
@@ -181,7 +209,7 @@ class PlanTemplate:
                 c for instruction in bound[k] for c in instruction.calls
             ]
             parts = [*parts, *with_parts(bound[k])]
-        inputs, fetched = variable.arrays(pool)
+        inputs, fetched = arrays or variable.arrays(pool)
         plan = SizedPlan(instructions, inputs, fetched, calls=calls, parts=parts, **others)
         plan.words, plan.values = self.words, values
         plan.nbytes = values.nbytes + len(variable.calls) * CALL_BYTES
@@ -202,9 +230,17 @@ class PlanTemplate:
                     makers += [] if make is None else [(self._starts[k] + number, make)]
         pool.at = self._begins[-2]
         known = tuple(self._plan.inputs), tuple(self._plan.fetched)
-        arrays = maker_of(known, pool, self._buffers) or (lambda items: known)
+        apart = self.arrays in self.apart
+        arrays = None if apart else maker_of(known, pool, self._buffers)
         numbers = np.array(pool.picked, np.int64)
-        return _Variable(numbers, pool.cuts, pool.constants[::-1], pool.leaves, makers, arrays)
+        return _Variable(
+            numbers,
+            pool.cuts,
+            pool.constants[::-1],
+            pool.leaves,
+            makers,
+            arrays or (lambda items: known),
+        )
 
     def _sharing(self, k: int) -> Instruction:
         """Return an instruction of the first plan, whose compiled calls read their numbers from ``words``."""

@@ -595,9 +595,11 @@ def _placed(
         fits = known is not None and known.size <= taken
         if known is not None and fits and all(n <= known.room[i] for i, n in sizes.items()):
             return known.offsets, known.size
+        # What grew once grows again, and all must be placed anew then.
+        grew = any(n > usage.room.get(i, n) for i, n in sizes.items())
         for i, n in sizes.items():
-            if n > usage.room.get(i, -1):
-                usage.room[i] = n if i in usage.fixed else _with_room(n)
+            most = n if i in usage.fixed else _with_room(n + n // 2 if grew else n)
+            usage.room[i] = max(most, usage.room.get(i, 0))
         room = {i: usage.room[i] for i in sizes}
     steady, least = place(sharing.spans, room, usage.fixed), place(sharing.spans, room)
     offsets, size = steady if steady[1] <= least[1] * _STEADY + _LITTLE else least

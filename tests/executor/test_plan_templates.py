@@ -23,8 +23,9 @@ from rowlock.executor.plan.affine import AffineMap
 from rowlock.executor.plan.instruction import Instruction
 from rowlock.executor.plan.plan import Plan
 from rowlock.executor.plan.resized import Resizer
-from rowlock.executor.plan.template import PlanTemplate, Sized, SizedPlan, _part, _parts
+from rowlock.executor.plan.template import PlanTemplate, Sized, SizedPlan, Told, _part, _parts
 from rowlock.executor.replica import steps
+from rowlock.executor.replica.holdings import Holdings
 from rowlock.graph.compile import compile_program
 from rowlock.graph.ir.replica_program import ReplicaProgram
 from rowlock.graph.ops.registry import Inference, Op
@@ -39,6 +40,12 @@ def point(*numbers: int) -> np.ndarray:
     return np.array(numbers, np.int64)
 
 
+def within(known: AffineMap, sizes: np.ndarray) -> np.ndarray | None:
+    """Return the values at a point whose sizes are all between known ones."""
+    told = known.at(sizes)
+    return None if told is None or told[1] else told[0]
+
+
 def test_affine_functions_are_exact_at_integer_combinations() -> None:
     def values(a: int, b: int) -> np.ndarray:
         return point(3 * a - 2 * b + 7, 5, 1 << 40)
@@ -46,15 +53,38 @@ def test_affine_functions_are_exact_at_integer_combinations() -> None:
     known = AffineMap(point(4, 9), values(4, 9))
     for a, b in ((6, 3), (9, 12), (30, 31), (5, 40), (17, 8), (18, 10), (25, 21)):
         assert not known.learn(point(a, b), values(a, b)).size
-    np.testing.assert_array_equal(known.at(point(21, 17)), values(21, 17))
-    assert known.at(point(31, 17)) is None  # beyond all that is known
+    np.testing.assert_array_equal(within(known, point(21, 17)), values(21, 17))
+
+
+def test_sizes_beyond_known_ones_are_told_until_functions_are_the_same_there() -> None:
+    def values(a: int, b: int, c: int) -> np.ndarray:
+        return point(a + 2 * b, c)
+
+    first = (4, 9, 12)
+    known = AffineMap(point(*first), values(*first))
+    for a, b in ((6, 3), (9, 12), (30, 31), (5, 40), (17, 8), (18, 10), (25, 21)):
+        known.learn(point(a, b, 3 * a), values(a, b, 3 * a))
+    for sizes, but, beyond in (
+        ((31, 17, 93), 0b001, 0b101),  # the third is a multiple of the first
+        ((31, 17, 93), 0b000, 0b101),
+        ((31, 17, 93), 0b000, 0b000),
+        ((32, 42, 96), 0b001, 0b111),
+        ((32, 42, 96), 0b000, 0b101),
+    ):
+        told = known.at(point(*sizes))
+        assert told is not None
+        np.testing.assert_array_equal(told[0], values(*sizes))
+        assert told[1] == beyond
+        known.widen(point(*sizes), but)
+    known.learn(point(7, 41, 21), values(7, 41, 21))
+    assert within(known, point(31, 17, 93)) is not None
 
 
 def test_sizes_between_multiples_do_not_follow_from_multiples() -> None:
     known = AffineMap(point(16), point(1))
     for n in (32, 64, 48, 96):
         assert not known.learn(point(n), point(n // 16)).size
-    np.testing.assert_array_equal(known.at(point(80)), [5])
+    np.testing.assert_array_equal(within(known, point(80)), [5])
     assert known.at(point(81)) is None
     assert known.learn(point(81), point(6)).tolist() == [0]  # 81 / 16, rounded up
 
@@ -68,7 +98,7 @@ def test_functions_of_many_sizes_are_exact() -> None:
         assert not known.learn(each, each @ factors).size
     inside = [each for each in points[60:] if known.covers(each)]
     for each in (*points[:60], *inside):
-        np.testing.assert_array_equal(known.at(each), each @ factors)
+        np.testing.assert_array_equal(within(known, each), each @ factors)
 
 
 def test_a_point_that_comes_again_confirms_nothing() -> None:
@@ -106,19 +136,54 @@ def test_a_node_whose_numbers_are_no_affine_functions_is_bound() -> None:
         steady, rounded = partial(filled, array, n), partial(filled, array, -(-n // 16))
         return Sized([instruction(steady), instruction(rounded)], 0, [array], [], [1000 - 8 * n])
 
-    template = PlanTemplate(point(40), plan(40), [memory.view(np.uint8)])
+    template = PlanTemplate(point(40), [1, 1, 1], plan(40), [memory.view(np.uint8)])
     for n in (50, 61, 73, 100, 99):
         assert template.learn(point(n), plan(n))
     assert template.apart == {1}
-    values = template.values(point(90))
-    assert values is not None
+    told = template.values(point(90))
+    assert told is not None
+    assert (told.parts, told.beyond) == ({1}, ())
     bound = instruction()
-    sized = template.plan(values, {1: [bound, bound]}, device=Device(), temporaries=(0, 0))
+    sized = template.plan(told.values, {1: [bound, bound]}, device=Device(), temporaries=(0, 0))
     assert list(sized._instructions[1:]) == [bound, bound]
     (call,), (array,) = sized.instructions[0].calls, sized._inputs
     call()
     assert (memory == 90).sum() == 90
     assert array.shape == (90,)
+
+
+def test_nodes_of_which_a_size_is_beyond_known_ones_are_bound_until_they_are_what_was_told() -> (
+    None
+):
+    memory = np.zeros(1000, np.int64)
+
+    def plan(a: int, b: int) -> Sized:
+        """Return calls of which the second is another function of more than 100 rows."""
+        first, second = (np.ndarray((n,), np.int64, memory, at) for n, at in ((a, 0), (b, 4000)))
+        calls = partial(filled, first, a), partial(filled, second, min(b, 100))
+        slack = [500 - a, 500 - b]
+        return Sized([*map(instruction, calls)], 0, [first], [second], slack)
+
+    buffers, read = [memory.view(np.uint8)], [0b01, 0b10, 0b11]
+    template = PlanTemplate(point(40, 40), read, plan(40, 40), buffers)
+    for a, b in ((50, 90), (61, 50), (73, 60), (100, 80), (99, 90), (51, 71), (52, 83)):
+        template.learn(point(a, b), plan(a, b))
+    for sizes, beyond in (
+        ((130, 50), [0, 2]),
+        ((130, 60), []),
+        ((60, 130), [1, 2]),
+        ((60, 130), [1, 2]),
+        ((140, 99), [0, 1, 2]),
+        ((140, 99), []),
+    ):
+        told = template.values(point(*sizes))
+        assert told is not None
+        assert list(told.beyond) == sorted(told.parts) == beyond
+        if beyond:
+            whole = plan(*sizes)
+            bound = [whole.instructions[k] for k in beyond[:-1]]
+            template.widen(point(*sizes), told, whole._replace(instructions=bound))
+    assert template.values(point(501, 50)) is None  # it does not fit
 
 
 def test_memory_that_an_instruction_has_alone_is_no_function_of_sizes() -> None:
@@ -132,7 +197,7 @@ def test_memory_that_an_instruction_has_alone_is_no_function_of_sizes() -> None:
         call = launch(source, words, array, own[n])
         return Sized([instruction(call)], 0, [array], [], [1000 - 8 * n])
 
-    template = PlanTemplate(point(40), plan(40), [memory.view(np.uint8)])
+    template = PlanTemplate(point(40), [1, 1], plan(40), [memory.view(np.uint8)])
     for n in (50, 61, 73, 99, 98, 97, 96):
         template.learn(point(n), plan(n))
     assert template.apart == {0}
@@ -150,12 +215,12 @@ def test_calls_of_a_template_share_the_arrays_that_are_equal_for_all_sizes() -> 
         calls = instruction(first, second, other, moving)
         return Sized([calls], 0, [rows(n)], [rows(2 * n)], [memory.nbytes - 16 * n])
 
-    template = PlanTemplate(point(40), plan(40), [memory.view(np.uint8)])
+    template = PlanTemplate(point(40), [1, 1], plan(40), [memory.view(np.uint8)])
     for n in (50, 61, 73, 100, 99):
         assert template.learn(point(n), plan(n))
-    values = template.values(point(90))
-    assert values is not None
-    sized = template.plan(values, {}, device=Device(), temporaries=(0, 0))
+    told = template.values(point(90))
+    assert told is not None
+    sized = template.plan(told.values, {}, device=Device(), temporaries=(0, 0))
     (calls,) = (each.calls for each in sized.instructions)
     first, second, other, moving = (call.args[0] for call in calls)  # type: ignore[attr-defined]
     assert first is second is sized._inputs[0]
@@ -343,14 +408,18 @@ def test_numbers_and_calls_are_those_of_plans_that_are_bound(
 ) -> None:
     compared, instance = [], Resizer._instance
 
-    def checked(self: Resizer, template: PlanTemplate, values: np.ndarray, complete: Any) -> Plan:
-        plan, (_, fresh) = instance(self, template, values, complete), self._fresh(complete())
-        parts = _parts(fresh, template._buffers)
-        for k, part in enumerate(parts):
-            if k not in template.apart:
+    def checked(
+        self: Resizer, template: PlanTemplate, sizes: np.ndarray, told: Told, complete: Any
+    ) -> Plan | None:
+        plan = instance(self, template, sizes, told, complete)
+        if plan is None:
+            return None
+        (_, fresh), beyond = self._fresh(complete()), template.values(sizes).beyond
+        for k, part in enumerate(_parts(fresh, template._buffers)):
+            if k not in template.apart and k not in beyond:
                 assert part.form == template._parts[k].form
                 begin, end = template._begins[k : k + 2]
-                assert part.numbers == values[begin:end].tolist()
+                assert part.numbers == told.values[begin:end].tolist()
         for k, (one, other) in enumerate(zip(plan.instructions, fresh.instructions, strict=True)):
             calls = [[c for c in i.calls if not isinstance(c, NumberedCall)] for i in (one, other)]
             own, bound = (_part(each, [], template._buffers) for each in calls)
@@ -385,3 +454,24 @@ def test_a_new_length_binds_nothing_where_all_numbers_follow_from_sizes(
     monkeypatch.setattr(PlanTemplate, "plan", noted)
     losses(recommender, sentences=8)
     assert templates and not any(template.apart for template in templates)
+
+
+def test_sizes_that_grow_have_all_values_placed_anew_a_few_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    placed, bind = [], Holdings._bind
+    monkeypatch.setattr(Holdings, "_bind", lambda *a: (placed.append(a), bind(*a))[1])
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        words = fluid.data("words", [None, 1], "int64", lod_level=1)
+        label = fluid.data("label", [None, 1], "int64")
+        loss = L.mean(L.softmax_with_cross_entropy(recommender(words, label), label))
+        fluid.optimizer.Adam(0.01).minimize(loss)
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        placed.clear()
+        for rows in range(100, 1000, 10):
+            ids = fluid.create_lod_tensor(np.zeros((rows, 1), "i8"), [[rows // 2] * 2], exe.place)
+            exe.run(main, feed={"words": ids, "label": np.zeros((2, 1), "i8")}, fetch_list=[loss])
+    assert len(placed) <= 10
