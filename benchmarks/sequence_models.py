@@ -329,13 +329,14 @@ def measure_lengths(fluid, places, model, feed_of, mean):
     new, known = np.concatenate(
         [[[milliseconds(feed) for feed in turn] for _ in range(2)] for turn in turns], 1
     )
-    # Shapes of as many rows differ in cost: each turn is compared with one of its own, again and again.
-    pairs = [
-        [np.mean([milliseconds(feed) for feed in feeds]) for feeds in ([turn[k]] * TURN, turn)]
-        for k in range(0, TURN, TURN // REPEATED)
-        for turn in turns
-    ]
-    one, mixed = np.mean(pairs, 0)
+    # A step costs by its rows: in the end each length was repeated as often as it was one of the mix.
+    one, mixed = [], []
+    for k in range(0, TURN, TURN // REPEATED):
+        for turn in turns:
+            mixed += [milliseconds(feed) for feed in turn]
+            for feed in turn[k : k + TURN // REPEATED]:
+                one += [milliseconds(feed) for _ in range(1 + REPEATED)][1:]
+    one, mixed = np.mean(one), np.mean(mixed)
     print(
         f"{model.__name__:20} one length {one:7.2f}, {LENGTHS} lengths {mixed:7.2f} "
         f"({one / mixed:.2f} of its speed), a new one each step {np.mean(new):7.2f} "
