@@ -123,9 +123,8 @@ class Resizer:
         if memory is None:
             return None
         bound = self._bound(specs, memory)
-        return bound, self._sized(
-            specs, memory, [group[-1] for group in bound.instructions.values()]
-        )
+        instructions = [group[-1] for group in bound.instructions.values()]
+        return bound, self._sized(specs, memory, instructions)
 
     def _resized(self, specs: Sequence[Spec]) -> ValueMemory | None:
         """Return the memory of values of other sizes; None: some of these need another place."""
@@ -161,9 +160,10 @@ class Resizer:
         """Return the plan that a template makes, in which what it does not tell is bound; None as above."""
         if not told.parts:
             return template.plan(told.values, {}, **self._others)
+        anew = bool(told.beyond) or template.arrays in told.parts
         with gc_paused():
             specs, arrays = complete(), None
-            if template.arrays in told.parts:
+            if anew:
                 memory = self._resized(specs)
                 if memory is None:
                     return None
@@ -172,7 +172,7 @@ class Resizer:
                 planned = replace(planned, specs=planned.usage.stored(specs))
                 memory = self._memory.resized(specs, planned)
             bound = self._bound(specs, memory, [k for k in told.parts if k < template.arrays])
-            if template.arrays in told.parts:
+            if anew:
                 beyond = [bound.instructions[k][-1] for k in told.beyond if k < template.arrays]
                 sized = self._sized(specs, memory, beyond)
                 template.widen(point, told, sized)
