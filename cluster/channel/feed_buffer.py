@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -22,7 +22,7 @@ from .frame import SLOTS, Layout, read_head
 _EDITION_SHIFT, _LENGTHS = 32, (1 << 32) - 1
 _EDITIONS = (1 << 31) - 1
 _ALIGN = 64
-_LAYOUTS_KEPT = 64
+_LAYOUTS_KEPT = 256  # of a replica: steps of 200 lengths describe their feeds differently
 _ATTACH_S = 10.0
 _REPLICAS = 1 << 20
 
@@ -100,7 +100,7 @@ class DriverFeedBuffer(SharedFeedBuffer):
         super().__init__(segment, count, fed, posted)
         self.bell = Doorbell(self._bytes[: self._first], count, wakes)
         self._populated: set[int] = set()
-        self._known: tuple[int, Sequence[bytes], FedPlaces | None] = (-1, (), None)
+        self._fed: BoundedDict[tuple[Any, ...], FedPlaces | None] = BoundedDict(_LAYOUTS_KEPT)
         # By slot and by the words of all replicas: what their heads say, and their places.
         self._posts: dict[tuple[int, bytes], Posts] = {}
 
@@ -133,14 +133,15 @@ class DriverFeedBuffer(SharedFeedBuffer):
 
     def all_places(self, slot: int, texts: Sequence[bytes]) -> FedPlaces | None:
         """Return the arrays that the heads of all replicas describe, in turn; None if some do not fit."""
-        if self._known[0] != slot or self._known[1] != texts:
+        key = slot, *texts
+        if key not in self._fed:
             each = [self._described(i, slot, text, posted=False) for i, text in enumerate(texts)]
             present = [places for places in each if places is not None]
             flat = [place for places in present for place in places]
             nbytes, longest = sum(place.nbytes for place in flat), max(map(len, texts))
             fed = FedPlaces(flat, nbytes, self._stacked(present), longest)
-            self._known = slot, texts, fed if len(present) == len(each) else None
-        return self._known[2]
+            self._fed[key] = fed if len(present) == len(each) else None
+        return self._fed[key]
 
     def posted_by(self, index: int, slot: int, number: int) -> tuple[Layout, Places] | None:
         """Return what a replica posted for a message, if it did: what its head says, and copies of arrays."""
@@ -190,7 +191,7 @@ class DriverFeedBuffer(SharedFeedBuffer):
     def close(self) -> None:
         self.bell.close()
         self._posts.clear()
-        self._known = (-1, (), None)
+        self._fed.clear()
         super().close()
 
 

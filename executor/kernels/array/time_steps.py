@@ -7,6 +7,7 @@ is one product for all of them, which shrinks as sequences end.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -28,24 +29,38 @@ class TimeSteps:
     """
 
     def __init__(self, xp: Any, begins: Any, lengths: Any, stride: int, is_reverse: bool) -> None:
-        order = np.argsort(-lengths, kind="stable")
-        begins, lengths = begins[order], lengths[order]
+        self._order = order = np.argsort(-lengths, kind="stable")
+        begins, self._lengths = begins[order], lengths[order]
         step = np.arange(lengths.max(initial=0))[:, None]
-        inside = step < lengths
-        last = lengths - 1 - step if is_reverse else step
-        counts = inside.sum(1)
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        rank = np.broadcast_to(np.arange(len(order)), inside.shape)
-        self.spans: list[tuple[int, int]] = list(pairwise(starts.tolist()))
+        inside = step < self._lengths
+        last = self._lengths - 1 - step if is_reverse else step
+        self._counts = inside.sum(1)
+        self._ends, self._inside = self._counts.cumsum(), inside
+        self.spans: list[tuple[int, int]] = list(pairwise([0, *self._ends.tolist()]))
+        self._xp, self.order = xp, xp.asarray(order)
         self.rows = xp.asarray((begins + last * stride)[inside])
-        self.order = xp.asarray(order)
-        self.before = xp.asarray(
-            (np.concatenate([[0], starts[:-2]])[:, None] + rank)[1:][inside[1:]]
-        )
-        self.sequence = xp.asarray(order[rank[inside]])
-        filled = int(counts[0]) if len(counts) else 0
-        self.filled = self.order[:filled]
-        self.final = xp.asarray(starts[lengths[:filled] - 1] + np.arange(filled))
+        self.filled = self.order[: self.spans[0][1] if self.spans else 0]
+
+    @cached_property
+    def _rank(self) -> Any:
+        """The place in ``order`` of the sequence of each row, on the host."""
+        return self._inside.nonzero()[1]
+
+    @cached_property
+    def before(self) -> Any:
+        first, counts = len(self.filled), self._counts
+        starts = self._ends - counts
+        return self._xp.asarray(np.repeat(starts[:-1], counts[1:]) + self._rank[first:])
+
+    @cached_property
+    def sequence(self) -> Any:
+        return self._xp.asarray(self._order[self._rank])
+
+    @cached_property
+    def final(self) -> Any:
+        filled = len(self.filled)
+        starts = self._ends - self._counts
+        return self._xp.asarray(starts[self._lengths[:filled] - 1] + np.arange(filled))
 
 
 def on_host(array: Any) -> Any:
