@@ -180,7 +180,7 @@ class Device:
     @property
     def memo(self) -> Memo:
         """What calls remember of runs of any plan on the same memory."""
-        return Memo(1) if self.memory is None else self.memory.memo
+        return Memo(0) if self.memory is None else self.memory.memo
 
     @property
     def cuda(self) -> Runtime:

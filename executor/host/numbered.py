@@ -7,11 +7,10 @@ from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from functools import cache, partial
 from struct import Struct
+from threading import Lock
 from typing import Any, Self
 
 import numpy as np
-
-from .bounded_dict import BoundedDict
 
 
 class NumberedCall(partial[Any]):
@@ -55,8 +54,31 @@ class Rebound:
     nbytes = 0
 
 
-class Memo(BoundedDict[Any, Any]):
-    """What calls remember of their last runs, by what tells these apart: calls for all sizes share it."""
+class Memo:
+    """What calls remember of their last runs, by what tells these apart: calls for all sizes share it.
+
+    It takes up to ``capacity`` bytes, or is of one run; what was kept first goes. Several threads may use it.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity, self._nbytes = capacity, 0
+        self._known: dict[Hashable, tuple[Any, int]] = {}
+        self._keeping = Lock()
+
+    def get(self, key: Hashable) -> Any:
+        """Return what was kept under a key; None: nothing, or it is forgotten."""
+        value, _ = self._known.get(key, (None, 0))
+        return value
+
+    def keep(self, key: Hashable, value: Any, nbytes: int) -> None:
+        """Keep a value, which takes so many bytes."""
+        with self._keeping:
+            _, before = self._known.pop(key, (None, 0))
+            self._known[key] = value, nbytes
+            self._nbytes += nbytes - before
+            while self._nbytes > self.capacity and len(self._known) > 1:
+                _, forgotten = self._known.pop(next(iter(self._known)))
+                self._nbytes -= forgotten
 
 
 @cache

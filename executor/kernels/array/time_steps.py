@@ -41,6 +41,11 @@ class TimeSteps:
         self.rows = xp.asarray((begins + last * stride)[inside])
         self.filled = self.order[: self.spans[0][1] if self.spans else 0]
 
+    @property
+    def nbytes(self) -> int:
+        """What it takes once all is computed."""
+        return int(4 * self.rows.nbytes + self._inside.nbytes)
+
     @cached_property
     def _rank(self) -> Any:
         """The place in ``order`` of the sequence of each row, on the host."""
@@ -86,7 +91,8 @@ def by_offsets(
         key = xp, is_reverse, ends.tobytes()
         steps: TimeSteps | None = known.get(key)
         if steps is None:
-            steps = known[key] = TimeSteps(xp, ends[:-1], np.diff(ends), 1, is_reverse)
+            steps = TimeSteps(xp, ends[:-1], np.diff(ends), 1, is_reverse)
+            known.keep(key, steps, steps.nbytes)
         return steps
 
     return steps_now
