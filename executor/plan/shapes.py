@@ -57,13 +57,15 @@ class _Computation(NamedTuple):
 class StateSpecs:
     """The specs of the persistables that a program reads, by position (None: of another value).
 
-    :meth:`Shapes.states` returns the same object for the same specs.
+    :meth:`Shapes.states` returns the same object for the same specs. ``steady`` has those of values that
+    follow from these alone as well, once they were inferred.
     """
 
-    __slots__ = ("specs",)
+    __slots__ = ("specs", "steady")
 
     def __init__(self, specs: list[Spec | None]) -> None:
         self.specs = specs
+        self.steady: list[Spec | None] | None = None
 
 
 class Sizes(NamedTuple):
@@ -147,6 +149,9 @@ class Shapes:
         by_elements = (i for rule in rules if rule.by_elements for i in rule.writes)
         self._told = *program.feeds, *by_elements
         self._telling = picked(self._told)
+        self._entries = entries = self._followed(rules)
+        # Others make what is steady, or nothing
+        self._uneven = [r for r in self._rest if any(entries[i] > 1 for i in r.writes)]
         self._met = sorted(
             {
                 i
@@ -219,7 +224,7 @@ class Shapes:
         return Inferred(states, feeds, self._specs_of(states, feeds), elements, sizes)
 
     def _specs_of(self, states: StateSpecs, feeds: Sequence[Spec]) -> list[Spec | None]:
-        specs = states.specs.copy()
+        specs = (states.steady or states.specs).copy()
         for position, spec in zip(self._program.feeds, feeds, strict=True):
             specs[position] = spec
         return specs
@@ -229,8 +234,12 @@ class Shapes:
         if inferred.whole is None:
             if inferred.specs is None:
                 inferred.specs = self._specs_of(inferred.states, inferred.feeds)
-            self._apply(self._rest, inferred)
-            both = zip(inferred.specs[:-1], self._declared, strict=True)
+            states, specs = inferred.states, inferred.specs
+            self._apply(self._rest if states.steady is None else self._uneven, inferred)
+            if states.steady is None:
+                pairs = zip(specs, self._entries, strict=True)
+                states.steady = [spec if entries <= 1 else None for spec, entries in pairs]
+            both = zip(specs[:-1], self._declared, strict=True)
             inferred.whole = [spec or declared for spec, declared in both]
         return inferred.whole
 
@@ -270,21 +279,30 @@ class Shapes:
     def sources(self, kinds: tuple[int, ...]) -> list[int]:
         """Return which numbers of :class:`Sizes` of these kinds each value's spec follows from, as bits."""
         ends = [0, *accumulate(_widths[kind] for kind in kinds)]
-        bits = [(1 << end) - (1 << begin) for begin, end in pairwise(ends)]
-        sources = [0] * (len(self._declared) + 1)  # at -1: no operand
+        numbers = [(1 << end) - (1 << begin) for begin, end in pairwise(ends)]
+
+        @cache
+        def of(entries: int) -> int:
+            return sum(bits for k, bits in enumerate(numbers) if entries >> k & 1)
+
+        return list(map(of, self._entries[:-1]))
+
+    def _followed(self, rules: Sequence[_Rule]) -> list[int]:
+        """Return what tells sizes that each value's spec follows from, as bits: states, values, elements."""
+        entries = [0] * (len(self._declared) + 1)  # at -1: no operand
         for i, _ in self._states:
-            sources[i] = bits[0]
-        for i, own in zip(self._told, bits[1:], strict=False):
-            sources[i] = own
-        for rule in self._rules:
+            entries[i] = 1
+        for k, i in enumerate(self._told, 1):
+            entries[i] = 1 << k
+        for rule in rules:
             if rule.by_elements:  # what it writes tells sizes itself
                 continue
-            own = 0 if rule.sizes is None else bits[1 + len(self._told) + rule.sizes]
+            own = 0 if rule.sizes is None else 1 << 1 + len(self._told) + rule.sizes
             for i in (i for positions in rule.record.inputs.values() for i in positions):
-                own |= sources[i]
+                own |= entries[i]
             for i in rule.writes:
-                sources[i] |= own
-        return sources[:-1]
+                entries[i] |= own
+        return entries
 
     def met(self, inferred: Inferred) -> dict[int, np.ndarray]:
         """Return the elements that collectives read, by position: how many rows each rank brings."""
