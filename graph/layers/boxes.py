@@ -19,7 +19,7 @@ def iou_similarity(
 
     Boxes are (x0, y0, x1, y1); without ``box_normalized`` x1 and y1 are pixels that belong to them.
     """
-    return layer("iou_similarity", name, x=x, y=y, box_normalized=bool(box_normalized))
+    return layer("iou_similarity", name, x=x, y=y, box_normalized=box_normalized)
 
 
 def polygon_box_transform(input: Variable, name: str | None = None) -> Variable:
@@ -72,7 +72,7 @@ def _places(layer: str, variance: Any, clip: bool, steps: Any, offset: float) ->
     step_w, step_h = numbers(steps, "steps", layer, 2)
     return {
         "variances": numbers(variance, "variance", layer, 4),
-        "clip": bool(clip),
+        "clip": clip,
         "step_w": step_w,
         "step_h": step_h,
         "offset": offset,
@@ -102,8 +102,8 @@ def prior_box(
     attrs = {
         "min_sizes": numbers(min_sizes, "min_sizes", layer),
         "aspect_ratios": numbers(aspect_ratios, "aspect_ratios", layer),
-        "flip": bool(flip),
-        "min_max_aspect_ratios_order": bool(min_max_aspect_ratios_order),
+        "flip": flip,
+        "min_max_aspect_ratios_order": min_max_aspect_ratios_order,
         **_places(layer, variance, clip, steps, offset),
     }
     largest = numbers(max_sizes or (), "max_sizes", layer)
@@ -140,7 +140,7 @@ def density_prior_box(
         "densities": [int(n) for n in numbers(densities, "densities", layer)],
         "fixed_sizes": numbers(fixed_sizes, "fixed_sizes", layer),
         "fixed_ratios": numbers(fixed_ratios, "fixed_ratios", layer),
-        "flatten_to_2d": bool(flatten_to_2d),
+        "flatten_to_2d": flatten_to_2d,
         **_places(layer, variance, clip, steps, offset),
     }
     return _pair(layer, {"Input": input, "Image": image}, attrs, "Boxes", name)
@@ -162,7 +162,7 @@ def box_coder(
     """
     op_type = "box_coder"
     inputs = {"PriorBox": prior_box, "TargetBox": target_box}
-    attrs = {"code_type": code_type, "box_normalized": bool(box_normalized), "axis": axis}
+    attrs = {"code_type": code_type, "box_normalized": box_normalized, "axis": axis}
     if isinstance(prior_box_var, Variable):
         inputs["PriorBoxVar"] = prior_box_var
     elif prior_box_var is not None:
@@ -231,7 +231,7 @@ def yolo_box(
         "class_num": class_num,
         "conf_thresh": conf_thresh,
         "downsample_ratio": downsample_ratio,
-        "clip_bbox": bool(clip_bbox),
+        "clip_bbox": clip_bbox,
         "scale_x_y": scale_x_y,
     }
     boxes, scores = layers(layer, name, "Boxes Scores", x=x, img_size=img_size, **attrs)
@@ -354,15 +354,15 @@ def deformable_roi_pooling(
     assert input.shape is not None
     channels = input.shape[1] // (size[0] * size[1]) if position_sensitive else input.shape[1]
     attrs = {
-        "no_trans": bool(no_trans),
-        "spatial_scale": number(spatial_scale, "spatial_scale", layer),
+        "no_trans": no_trans,
+        "spatial_scale": spatial_scale,
         "output_dim": channels,
         "group_size": _two_sizes(group_size, "group_size", layer),
         "pooled_height": size[0],
         "pooled_width": size[1],
         "part_size": size if part_size is None else _two_sizes(part_size, "part_size", layer),
         "sample_per_part": sample_per_part,
-        "trans_std": number(trans_std, "trans_std", layer),
+        "trans_std": trans_std,
     }
     slots = {"Input": input, "ROIs": rois, "Trans": trans}
     results = "Output TopCount"

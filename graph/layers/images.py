@@ -182,7 +182,7 @@ def image_resize_short(input: Variable, out_short_len: int, resample: str = "BIL
         raise InvalidValue(f"image_resize_short needs images of a known size, got {image}.")
     short, long = (0, 1) if image[0] <= image[1] else (1, 0)
     sizes = [0, 0]
-    sizes[short] = integer(out_short_len, "out_short_len", "image_resize_short")
+    sizes[short] = out_short_len
     sizes[long] = int(float(image[long]) * (float(sizes[short]) / float(image[short])) + 0.5)
     return image_resize(input, sizes, resample=resample)
 

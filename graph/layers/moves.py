@@ -58,7 +58,7 @@ def pad_constant_like(
     x: Variable, y: Variable, pad_value: float = 0.0, name: str | None = None
 ) -> Variable:
     """y with a margin behind it, so that it is as large as x."""
-    return layer("pad_constant_like", name, x=x, y=y, pad_value=float(pad_value))
+    return layer("pad_constant_like", name, x=x, y=y, pad_value=pad_value)
 
 
 def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
@@ -90,7 +90,7 @@ def unbind(input: Variable, axis: int = 0) -> list[Variable]:
     Raises:
         InvalidValue: there is no such dimension, or its size is not known.
     """
-    axis, shape = integer(axis, "axis", "unbind"), input.shape or ()
+    shape = input.shape or ()
     if not -len(shape) <= axis < len(shape) or shape[axis] < 1:
         raise InvalidValue(
             f"unbind: the size of dimension {axis} of {input.name!r} ({list(shape)}) must be known."

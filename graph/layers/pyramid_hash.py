@@ -8,7 +8,7 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
-from .arguments import Integers, integer, number
+from .arguments import Integers, integer
 from .helper import LayerHelper
 from .param_attr import ParamAttr
 from .shape import reshape
@@ -71,8 +71,8 @@ def search_pyramid_hash(
         name: integer(size, name, layer) if name != "is_training" else int(size)
         for name, size in sizes.items()
     }
-    attrs["drop_out_percent"] = number(drop_out_percent, "drop_out_percent", layer)
-    attrs |= {"lr": number(lr, "lr", layer), "use_filter": bool(use_filter)}
+    attrs["drop_out_percent"] = drop_out_percent
+    attrs |= {"lr": lr, "use_filter": use_filter}
     helper = LayerHelper(layer, name)
     inputs = {"X": input}
     for slot, attr, height in (

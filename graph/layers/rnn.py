@@ -140,8 +140,7 @@ def lstm_unit(
         )
     pair = concat([x_t, hidden_t_prev], axis=1)
     gates = nn.fc(pair, 4 * sizes[2][1], param_attr=param_attr, bias_attr=bias_attr)
-    attrs = {"forget_bias": float(forget_bias)}
-    c, h = layers("lstm_unit", name, "C H", x=gates, c_prev=cell_t_prev, **attrs)
+    c, h = layers("lstm_unit", name, "C H", x=gates, c_prev=cell_t_prev, forget_bias=forget_bias)
     return h, c
 
 

@@ -26,7 +26,7 @@ def sequence_pool(
         raise InvalidValue(
             f"sequence_pool: {input.name!r} holds no sequences (lod_level 0): declare it with lod_level=1."
         )
-    attrs = {"pooltype": pool_type.upper(), "is_test": is_test, "pad_value": float(pad_value)}
+    attrs = {"pooltype": pool_type.upper(), "is_test": is_test, "pad_value": pad_value}
     return layers("sequence_pool", None, "Out MaxIndex", "MaxIndex", x=input, **attrs)[0]
 
 
@@ -74,7 +74,7 @@ def sequence_pad(
     Returns:
         [sequences, maxlen, ...], and the lengths, int64 [sequences].
     """
-    attrs = {"padded_length": -1 if maxlen is None else integer(maxlen, "maxlen", "sequence_pad")}
+    attrs = {"padded_length": -1 if maxlen is None else maxlen}
     inputs = {"X": x, "PadValue": pad_value}
     out, length = layers("sequence_pad", name, "Out Length", "Length", **inputs, **attrs)
     return out, length
@@ -142,15 +142,14 @@ def sequence_conv(
         padding_start: where the window begins, from its row on; ``-(filter_size // 2)`` unless told.
         padding: has no effect, as in Paddle.
     """
-    size = integer(filter_size, "filter_size", "sequence_conv")
     helper = LayerHelper("sequence_conv", name)
     (width,) = known_sizes("sequence_conv", input, 1, "the width")
-    weight = helper.create_parameter(param_attr, [size * width, num_filters], input.dtype)
-    start = -(size // 2) if padding_start is None else padding_start
+    weight = helper.create_parameter(param_attr, [filter_size * width, num_filters], input.dtype)
+    start = -(filter_size // 2) if padding_start is None else padding_start
     attrs = {
-        "contextStride": integer(filter_stride, "filter_stride", "sequence_conv"),
+        "contextStride": filter_stride,
         "contextStart": integer(start, "padding_start", "sequence_conv"),
-        "contextLength": size,
+        "contextLength": filter_size,
     }
     out = helper.layer("sequence_conv", x=input, filter=weight, **attrs)
     return helper.activate(helper.add_bias(out, bias_attr), act)
@@ -166,7 +165,7 @@ def row_conv(
     """
     helper = LayerHelper("row_conv")
     (width,) = known_sizes("row_conv", input, -1, "the width")
-    size = integer(future_context_size, "future_context_size", "row_conv") + 1
+    size = future_context_size + 1
     weight = helper.create_parameter(param_attr, [size, width], input.dtype)
     return helper.activate(helper.layer("row_conv", x=input, filter=weight), act)
 
@@ -261,9 +260,8 @@ def match_matrix_tensor(
     """
     assert x.shape is not None and y.shape is not None
     helper = LayerHelper("match_matrix_tensor", name)
-    channels = integer(channel_num, "channel_num", "match_matrix_tensor")
-    weight = helper.create_parameter(param_attr, [x.shape[-1], channels, y.shape[-1]], dtype)
-    fields = {"x": x, "y": y, "w": weight, "dim_t": channels}
+    weight = helper.create_parameter(param_attr, [x.shape[-1], channel_num, y.shape[-1]], dtype)
+    fields = {"x": x, "y": y, "w": weight, "dim_t": channel_num}
     out, tmp = helper.layers("match_matrix_tensor", "Out Tmp", "Tmp", **fields)
     return helper.activate(out, act), tmp
 

@@ -78,7 +78,7 @@ def pad(
     x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None
 ) -> Variable:
     """A margin of one value: ``paddings`` before and after each dimension."""
-    return layer("pad", name, x=x, paddings=sizes_of(paddings, "pad"), pad_value=float(pad_value))
+    return layer("pad", name, x=x, paddings=sizes_of(paddings, "pad"), pad_value=pad_value)
 
 
 def pad2d(
@@ -95,7 +95,7 @@ def pad2d(
     if data_format not in ("NCHW", "NHWC"):
         raise InvalidValue(f"pad2d: data_format must be 'NCHW' or 'NHWC', got {data_format!r}.")
     inputs: dict[str, Any] = {"X": input}
-    attrs = {"mode": mode, "pad_value": float(pad_value), "data_format": data_format}
+    attrs = {"mode": mode, "pad_value": pad_value, "data_format": data_format}
     if isinstance(paddings, Variable):
         inputs["Paddings"] = paddings
     else:
@@ -151,7 +151,7 @@ def gaussian_random(
     shape: Any, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = "float32"
 ) -> Variable:
     """Numbers drawn from a normal distribution, anew in each step."""
-    attrs = {"mean": float(mean), "std": float(std), "seed": seed}
+    attrs = {"mean": mean, "std": std, "seed": seed}
     return _draw("gaussian_random", shape, dtype, attrs)
 
 
@@ -159,7 +159,7 @@ def uniform_random(
     shape: Any, dtype: Any = "float32", min: float = -1.0, max: float = 1.0, seed: int = 0
 ) -> Variable:
     """Numbers drawn evenly between ``min`` and ``max``, anew in each step."""
-    attrs = {"min": float(min), "max": float(max), "seed": seed}
+    attrs = {"min": min, "max": max, "seed": seed}
     return _draw("uniform_random", shape, dtype, attrs)
 
 

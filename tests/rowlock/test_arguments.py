@@ -156,3 +156,39 @@ def test_later_scores_are_left_out_of_a_softmax() -> None:
     np.testing.assert_allclose(
         value, weights / weights.sum(-1, keepdims=True), rtol=1e-5, atol=1e-7
     )
+
+
+_OF_NUMPY: dict[str, Callable[[Any], Any]] = {
+    "dims": lambda x: fluid.layers.reduce_sum(x, [np.int64(1)]),
+    "one dimension": lambda x: fluid.layers.reduce_sum(x, np.int32(1)),
+    "an order": lambda x: fluid.layers.transpose(x, np.array([1, 0])),
+    "a shape": lambda x: fluid.layers.reshape(x, [np.int64(-1), np.int64(2)]),
+    "a flag": lambda x: fluid.layers.cumsum(x, 1, exclusive=np.True_),
+    "a factor": lambda x: fluid.layers.scale(x, np.float32(2), bias_after_scale=np.False_),
+    "parts": lambda x: fluid.layers.split(x, np.int64(2), np.int64(1))[1],
+}
+
+
+@pytest.mark.parametrize("layer", _OF_NUMPY.values(), ids=_OF_NUMPY)
+def test_numpys_numbers_are_attributes_of_pythons(layer: Callable[[Any], Any]) -> None:
+    x = fluid.data("x", [3, 4])
+    y = layer(x)
+    program = fluid.default_main_program()
+    for op in program.global_block().ops:
+        for value in op.attrs.values():
+            for item in value if isinstance(value, list) else [value]:
+                assert not isinstance(item, (np.generic, np.ndarray))
+    (result,) = fluid.Executor().run(
+        program, feed={"x": np.ones((3, 4), "float32")}, fetch_list=[y]
+    )
+    assert result.size
+
+
+def test_an_operator_takes_numpys_numbers() -> None:
+    x, block = fluid.data("x", [3, 4]), fluid.default_main_program().global_block()
+    y = block.create_var(name="y", dtype="float32")
+    op = block.append_op("softmax", {"X": [x]}, {"Out": [y]}, {"axis": np.int64(1)})
+    op._set_attr("axis", np.int64(0))
+    (result,) = fluid.Executor().run(feed={"x": np.ones((3, 4), "float32")}, fetch_list=[y])
+    assert type(op.attr("axis")) is int
+    np.testing.assert_allclose(result, 1 / 3, rtol=1e-6)
