@@ -70,6 +70,16 @@ def integer(value: Any, argument: str, layer: str) -> int:
     return int(value)
 
 
+def integers(value: Any, argument: str, layer: str, count: int = 1) -> list[int]:
+    """Return integers of a list, a tuple or an array as Python's; one integer stands for ``count`` of them.
+
+    Raises:
+        InvalidType: something else is there.
+    """
+    many = value if isinstance(value, (list, tuple, np.ndarray)) else [value] * count
+    return [integer(item, argument, layer) for item in many]
+
+
 def number(value: Any, argument: str, layer: str) -> float:
     """Return a number as a Python float.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import integer, number
+from .arguments import integers, number
 from .helper import layer, layers
 
 _VARIANCES = (0.1, 0.1, 0.2, 0.2)
@@ -242,8 +242,7 @@ def _regions(
     op_type: str, x: Variable, rois: Variable, size: Any, scale: float, attrs: Any, **more: Any
 ) -> Variable:
     """Append a pool over regions."""
-    height, width = (integer(n, "pooled_height and pooled_width", op_type) for n in size)
-    bins = {"pooled_height": height, "pooled_width": width}
+    bins = dict(zip(("pooled_height", "pooled_width"), size, strict=True))
     settings = {**bins, "spatial_scale": scale, **attrs}
     results = "Out Argmax" if op_type == "roi_pool" else "Out"
     return layers(op_type, None, results, "Argmax", X=x, ROIs=rois, **more, **settings)[0]
@@ -348,33 +347,23 @@ def deformable_roi_pooling(
         InvalidType, InvalidValue: an argument does not fit.
     """
     layer = "deformable_roi_pooling"
-    size = [
-        integer(n, "pooled_height and pooled_width", layer) for n in (pooled_height, pooled_width)
-    ]
+    size = [pooled_height, pooled_width]
     assert input.shape is not None
     channels = input.shape[1] // (size[0] * size[1]) if position_sensitive else input.shape[1]
     attrs = {
         "no_trans": no_trans,
         "spatial_scale": spatial_scale,
         "output_dim": channels,
-        "group_size": _two_sizes(group_size, "group_size", layer),
+        "group_size": integers(group_size, "group_size", layer, 2),
         "pooled_height": size[0],
         "pooled_width": size[1],
-        "part_size": size if part_size is None else _two_sizes(part_size, "part_size", layer),
+        "part_size": size if part_size is None else integers(part_size, "part_size", layer, 2),
         "sample_per_part": sample_per_part,
         "trans_std": trans_std,
     }
     slots = {"Input": input, "ROIs": rois, "Trans": trans}
     results = "Output TopCount"
     return layers("deformable_psroi_pooling", name, results, "TopCount", **slots, **attrs)[0]
-
-
-def _two_sizes(value: Any, argument: str, layer: str) -> list[int]:
-    """Return two sizes, of one number or two."""
-    return [
-        int(n)
-        for n in numbers([value] * 2 if isinstance(value, int) else value, argument, layer, 2)
-    ]
 
 
 def roi_perspective_transform(

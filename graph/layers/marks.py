@@ -6,7 +6,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, integer
+from .arguments import Floats, integers
 from .helper import layer
 
 
@@ -24,7 +24,7 @@ def similarity_focus(input: Floats, axis: int, indexes: Any, name: str | None = 
         )
     attrs = {
         "axis": axis,
-        "indexes": [integer(i, "indexes", "similarity_focus") for i in indexes],
+        "indexes": integers(indexes, "indexes", "similarity_focus"),
     }
     return layer("similarity_focus", name, x=input, **attrs)
 

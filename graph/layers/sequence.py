@@ -8,7 +8,7 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue, Unsupported
 from ...strategies.types import to_var_type
 from ..program.variable import Variable
-from .arguments import Floats, check_variable, integer, known_sizes
+from .arguments import Floats, check_variable, integer, integers, known_sizes
 from .helper import LayerHelper, constant_layer, layer, layers
 from .numbers import numbers_of
 
@@ -121,7 +121,7 @@ def lod_append(x: Variable, level: Any) -> Variable:
 def _offsets(values: Any, argument: str, layer: str) -> list[int]:
     if not isinstance(values, Sequence):
         raise InvalidType(f"{layer}: {argument} must be a list of offsets, got {values!r}.")
-    return [integer(value, argument, layer) for value in values]
+    return integers(list(values), argument, layer)
 
 
 def sequence_conv(
@@ -227,18 +227,13 @@ def im2sequence(
     """
     if input_image_size is not None:
         raise Unsupported("im2sequence: images of several sizes (input_image_size) are not built.")
-    paddings = _pair(padding, "padding", "im2sequence")
+    paddings = integers(padding, "padding", "im2sequence", 2)
     attrs = {
-        "kernels": _pair(filter_size, "filter_size", "im2sequence"),
-        "strides": _pair(stride, "stride", "im2sequence"),
+        "kernels": integers(filter_size, "filter_size", "im2sequence", 2),
+        "strides": integers(stride, "stride", "im2sequence", 2),
         "paddings": paddings * 2 if len(paddings) == 2 else paddings,
     }
     return layer("im2sequence", name, x=input, **attrs)
-
-
-def _pair(value: Any, argument: str, layer: str) -> list[int]:
-    numbers = list(value) if isinstance(value, (list, tuple)) else [value, value]
-    return [integer(number, argument, layer) for number in numbers]
 
 
 def match_matrix_tensor(
@@ -291,24 +286,18 @@ def var_conv_2d(
     """
     helper = LayerHelper("var_conv_2d", name)
     kernel, steps = (
-        _pair(value, argument, "var_conv_2d")
+        integers(value, argument, "var_conv_2d", 2)
         for argument, value in (("filter_size", filter_size), ("stride", stride))
     )
-    inputs, outputs = (
-        integer(value, argument, "var_conv_2d")
-        for argument, value in (
-            ("input_channel", input_channel),
-            ("output_channel", output_channel),
-        )
-    )
-    weight = helper.create_parameter(param_attr, [outputs, inputs * kernel[0] * kernel[1]], dtype)
+    shape = [output_channel, input_channel * kernel[0] * kernel[1]]
+    weight = helper.create_parameter(param_attr, shape, dtype)
     out, _ = helper.layers(
         "var_conv_2d",
         "Out Col",
         "Col",
         **{"X": input, "ROW": row, "COLUMN": col, "W": weight},
-        InputChannel=inputs,
-        OutputChannel=outputs,
+        InputChannel=input_channel,
+        OutputChannel=output_channel,
         **dict(zip(("KernelH", "KernelW"), kernel, strict=True)),
         **dict(zip(("StrideH", "StrideW"), steps, strict=True)),
     )

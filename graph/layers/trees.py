@@ -10,7 +10,7 @@ from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
 from . import shape as shapes
-from .arguments import Floats, Integers, integer
+from .arguments import Floats, Integers, integers
 from .helper import LayerHelper, layer
 from .initializer import ConstantInitializer
 
@@ -109,8 +109,8 @@ def tdm_sampler(
     """
     number = _integer_type(dtype, "dtype", "tdm_sampler")
     _integer_type(tree_dtype, "tree_dtype", "tdm_sampler")
-    counts = [integer(n, "neg_samples_num_list", "tdm_sampler") for n in neg_samples_num_list]
-    sizes = [integer(n, "layer_node_num_list", "tdm_sampler") for n in layer_node_num_list]
+    counts = integers(neg_samples_num_list, "neg_samples_num_list", "tdm_sampler")
+    sizes = integers(layer_node_num_list, "layer_node_num_list", "tdm_sampler")
     if len(counts) != len(sizes):
         raise InvalidValue(
             f"tdm_sampler: neg_samples_num_list has {len(counts)} layers, layer_node_num_list {len(sizes)}."

@@ -162,6 +162,7 @@ _OF_NUMPY: dict[str, Callable[[Any], Any]] = {
     "dims": lambda x: fluid.layers.reduce_sum(x, [np.int64(1)]),
     "one dimension": lambda x: fluid.layers.reduce_sum(x, np.int32(1)),
     "an order": lambda x: fluid.layers.transpose(x, np.array([1, 0])),
+    "margins": lambda x: fluid.layers.pad(x, np.array([0, 0, 1, 1])),
     "a shape": lambda x: fluid.layers.reshape(x, [np.int64(-1), np.int64(2)]),
     "a flag": lambda x: fluid.layers.cumsum(x, 1, exclusive=np.True_),
     "a factor": lambda x: fluid.layers.scale(x, np.float32(2), bias_after_scale=np.False_),
@@ -192,3 +193,23 @@ def test_an_operator_takes_numpys_numbers() -> None:
     (result,) = fluid.Executor().run(feed={"x": np.ones((3, 4), "float32")}, fetch_list=[y])
     assert type(op.attr("axis")) is int
     np.testing.assert_allclose(result, 1 / 3, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (lambda x: fluid.layers.pad(x, [0, 0.5, 0, 0]), "pad: paddings must be an int, got 0.5"),
+        (lambda x: fluid.layers.unfold(x, "a"), "unfold: kernel_sizes must be an int, got 'a'"),
+        (
+            lambda x: fluid.layers.im2sequence(x, 1.5),
+            "im2sequence: filter_size must be an int, got 1.5",
+        ),
+        (lambda x: fluid.layers.crop(x, [1, 1], "a"), "crop: offsets must be an int, got 'a'"),
+        (lambda x: fluid.layers.reverse(x, [None]), "reverse: axis must be an int, got None"),
+    ],
+)
+def test_a_list_of_integers_is_named_where_it_holds_something_else(
+    layer: Callable[[Any], Any], message: str
+) -> None:
+    with pytest.raises(InvalidType, match=message):
+        layer(fluid.data("x", [3, 4]))
