@@ -252,9 +252,14 @@ def known_sizes(layer: str, input: Variable, dims: slice | int, sizes: str) -> l
     """Return sizes of a variable that a layer's parameters share; ``sizes`` names them in errors.
 
     Raises:
-        InvalidValue: a size is unknown; the error names the op behind which sizes are unknown.
+        InvalidValue: there are too few dimensions, or a size is unknown; the error names the op behind which
+            sizes are unknown.
     """
     shape = list(input.shape or ())
+    if isinstance(dims, int) and not -len(shape) <= dims < len(shape):
+        raise InvalidValue(
+            f"{layer}: {input.name!r}, of shape {shape}, has too few dimensions: {sizes} are missing."
+        )
     wanted = shape[dims] if isinstance(dims, slice) else [shape[dims]]
     if min(wanted, default=0) >= 0:
         return wanted

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, Integers, check_float, number
+from .arguments import Floats, Integers, check_float, known_sizes, number
 from .helper import LayerHelper, layer, layers
 from .shape import fill_constant
 
@@ -169,8 +169,8 @@ def center_loss(
         InvalidType: ``alpha`` is neither, or ``param_attr`` False.
     """
     helper = LayerHelper("center_loss")
-    shape = [num_classes, (input.shape or (0, -1))[1]]
-    centers = helper.create_parameter(param_attr, shape, input.dtype)
+    (width,) = known_sizes("center_loss", input, 1, "the width")
+    centers = helper.create_parameter(param_attr, [num_classes, width], input.dtype)
     if centers is None:
         raise InvalidType(
             "center_loss: param_attr cannot be False: rows are compared with centers."
@@ -186,7 +186,7 @@ def center_loss(
         centers=centers,
         center_update_rate=alpha,
         centers_out=centers,
-        cluster_num=shape[0],
+        cluster_num=num_classes,
         need_update=update_center,
     )
     return loss

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...strategies.errors import InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, Integers, check_variable
+from .arguments import Floats, Integers, check_variable, known_sizes
 from .helper import LayerHelper
 from .initializer import NumpyArrayInitializer
 
@@ -51,8 +51,8 @@ def nce(
         )
     helper = LayerHelper("nce", name)
     samples = 10 if num_neg_samples is None else num_neg_samples
-    assert input.shape is not None
-    weight = helper.create_parameter(param_attr, [num_total_classes, input.shape[1]], input.dtype)
+    (width,) = known_sizes("nce", input, 1, "the width")
+    weight = helper.create_parameter(param_attr, [num_total_classes, width], input.dtype)
     bias = helper.create_parameter(bias_attr, [num_total_classes, 1], input.dtype, is_bias=True)
     distribution = {}
     if custom_dist is not None:

@@ -253,9 +253,9 @@ def match_matrix_tensor(
     Returns:
         These, and x times W.
     """
-    assert x.shape is not None and y.shape is not None
     helper = LayerHelper("match_matrix_tensor", name)
-    weight = helper.create_parameter(param_attr, [x.shape[-1], channel_num, y.shape[-1]], dtype)
+    widths = [known_sizes("match_matrix_tensor", v, -1, "the width")[0] for v in (x, y)]
+    weight = helper.create_parameter(param_attr, [widths[0], channel_num, widths[1]], dtype)
     fields = {"x": x, "y": y, "w": weight, "dim_t": channel_num}
     out, tmp = helper.layers("match_matrix_tensor", "Out Tmp", "Tmp", **fields)
     return helper.activate(out, act), tmp

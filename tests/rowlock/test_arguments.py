@@ -213,3 +213,33 @@ def test_a_list_of_integers_is_named_where_it_holds_something_else(
 ) -> None:
     with pytest.raises(InvalidType, match=message):
         layer(fluid.data("x", [3, 4]))
+
+
+_OF_UNKNOWN_WIDTH: dict[str, Callable[[Any], Any]] = {
+    "nce": lambda x: fluid.layers.nce(x, fluid.data("label", [None, 1], "int64"), 5),
+    "linear_chain_crf": lambda x: fluid.layers.linear_chain_crf(
+        x, fluid.data("label", [None, 1], "int64", lod_level=1)
+    ),
+    "center_loss": lambda x: fluid.layers.center_loss(
+        x, fluid.data("label", [None, 1], "int64"), 3, 0.1, None
+    ),
+    "match_matrix_tensor": lambda x: fluid.contrib.layers.match_matrix_tensor(x, x, 2),
+    "lstm_unit": lambda x: fluid.layers.lstm_unit(x, x, x),
+    "BasicGRUUnit": lambda x: fluid.layers.GRUCell(2)(x, x),
+    "BasicLSTMUnit": lambda x: fluid.layers.LSTMCell(2)(x, [x, x]),
+}
+
+
+@pytest.mark.parametrize("layer", _OF_UNKNOWN_WIDTH)
+def test_a_width_that_parameters_have_must_be_known(layer: str) -> None:
+    x = fluid.data("x", [None, None], lod_level=1)
+    with pytest.raises(
+        InvalidValue, match=rf"{layer}: the \w+ of 'x', of shape \[-1, -1\], must be known"
+    ):
+        _OF_UNKNOWN_WIDTH[layer](x)
+
+
+def test_an_input_with_too_few_dimensions_is_named() -> None:
+    x = fluid.data("x", [None], lod_level=1)
+    with pytest.raises(InvalidValue, match=r"sequence_conv: 'x', of shape \[-1\], has too few dim"):
+        fluid.layers.sequence_conv(x, 3)
