@@ -40,7 +40,8 @@ _NO = {"shape": [1], "dtype": int(VarType.BOOL), "bool_values": [0]}
 
 
 class Branches(DataLoops):
-    """Reads branches, selections and their gradient ops; ``choices`` holds the booleans by their masks.
+    """Reads branches, selections and their gradient ops; ``choices`` has the flags [1] of masks and
+    conditions.
 
     ``skipped`` are results of branches that nothing was written to if these are not taken; ``sized`` the names
     of results that have the size of one branch or that of another.
@@ -68,9 +69,11 @@ class Branches(DataLoops):
                 f"{op.type}: takes one condition of one element, got {value.name!r} of shape {list(shape)}. "
                 f"{op.where}"
             )
-        flag = self._new(f"{value.name}@FLAG", _FLAG)
-        yield node_of(op, "reshape", {"X": (value,)}, {"Out": (flag,)}, {"shape": [1]})
-        return flag
+        if value not in self.choices:
+            flag = self._new(f"{value.name}@FLAG", _FLAG)
+            yield node_of(op, "reshape", {"X": (value,)}, {"Out": (flag,)}, {"shape": [1]})
+            self.choices[value] = flag
+        return self.choices[value]
 
     def _where_rows_are(self, op: Operator) -> Generator[Node, None, Value]:
         """Return whether nothing is empty that a branch for some rows of a batch reads."""

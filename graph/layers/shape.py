@@ -262,7 +262,7 @@ def fill_constant_batch_size_like(
     input: Variable,
     shape: Sequence[int],
     dtype: Any,
-    value: float,
+    value: bool | float,
     input_dim_idx: int = 0,
     output_dim_idx: int = 0,
     force_cpu: bool = False,
@@ -271,7 +271,7 @@ def fill_constant_batch_size_like(
     attrs = {
         "shape": list(shape),
         "dtype": int(to_var_type(dtype)),
-        "value": value,
+        "value": float(value) if isinstance(value, (bool, np.bool_)) else value,
         "input_dim_idx": input_dim_idx,
         "output_dim_idx": output_dim_idx,
         "force_cpu": force_cpu,

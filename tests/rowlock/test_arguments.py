@@ -243,3 +243,11 @@ def test_an_input_with_too_few_dimensions_is_named() -> None:
     x = fluid.data("x", [None], lod_level=1)
     with pytest.raises(InvalidValue, match=r"sequence_conv: 'x', of shape \[-1\], has too few dim"):
         fluid.layers.sequence_conv(x, 3)
+
+
+@pytest.mark.parametrize("value", [True, np.False_, 1.0])
+def test_a_batch_of_flags_is_filled_with_a_flag(value: Any) -> None:
+    x = fluid.data("x", [None, 4])
+    flags = fluid.layers.fill_constant_batch_size_like(x, [-1, 2], "bool", value)
+    (result,) = fluid.Executor().run(feed={"x": np.ones((3, 4), "float32")}, fetch_list=[flags])
+    np.testing.assert_array_equal(result, np.full((3, 2), bool(value)))
