@@ -40,11 +40,11 @@ _NO = {"shape": [1], "dtype": int(VarType.BOOL), "bool_values": [0]}
 
 
 class Branches(DataLoops):
-    """Reads branches, selections and their gradient ops; ``choices`` has the flags [1] of masks and
-    conditions.
+    """Reads branches, selections and their gradient ops.
 
-    ``skipped`` are results of branches that nothing was written to if these are not taken; ``sized`` the names
-    of results that have the size of one branch or that of another.
+    ``choices`` holds flags [1] by masks and conditions. ``skipped`` are results of branches that nothing was
+    written to if these are not taken; ``sized`` the names of results that have the size of one branch or that
+    of another.
     """
 
     def __init__(self) -> None:
