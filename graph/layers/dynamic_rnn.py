@@ -215,7 +215,7 @@ class DynamicRNN:
         parent.append_op("read_from_array", {"X": array, "I": self._zero}, {"Out": first})
         attrs = {
             "shape": [-1, *shape],
-            "value": value,
+            "value": float(value),
             "dtype": int(to_var_type(dtype)),
         }
         parent.append_op("fill_constant_batch_size_like", {"Input": first}, {"Out": start}, attrs)

@@ -115,7 +115,7 @@ class StaticRNN:
             dtype=batch_ref.dtype,
         )
         attrs = {
-            "value": value,
+            "value": float(value),
             "shape": list(shape),
             "dtype": int(batch_ref.dtype or VarType.FP32),
             "input_dim_idx": ref_dim,

@@ -251,3 +251,22 @@ def test_a_batch_of_flags_is_filled_with_a_flag(value: Any) -> None:
     flags = fluid.layers.fill_constant_batch_size_like(x, [-1, 2], "bool", value)
     (result,) = fluid.Executor().run(feed={"x": np.ones((3, 4), "float32")}, fetch_list=[flags])
     np.testing.assert_array_equal(result, np.full((3, 2), bool(value)))
+
+
+def test_memories_begin_with_a_float() -> None:
+    """Of an integer, too: the attribute of a saved program is a float."""
+    x = fluid.data("x", [None, 2], lod_level=1)
+    steps, rnn = fluid.layers.DynamicRNN(), fluid.layers.StaticRNN()
+    with steps.block():
+        steps.step_input(x)
+        memory = steps.memory(shape=[2], value=1)
+        steps.update_memory(memory, memory + 1)
+        steps.output(memory)
+    with rnn.step():
+        row = rnn.step_input(fluid.data("rows", [3, None, 2]))
+        memory = rnn.memory(shape=[-1, 2], batch_ref=row, init_value=1)
+        rnn.update_memory(memory, memory + row)
+        rnn.step_output(memory)
+    blocks = fluid.default_main_program().blocks
+    fills = [op for b in blocks for op in b.ops if op.type == "fill_constant_batch_size_like"]
+    assert [type(op.attr("value")) for op in fills] == [float, float]
