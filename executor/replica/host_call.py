@@ -135,7 +135,7 @@ class HostCall:
         state: list[Any] = [values.get(i) for i in self.record.inputs["X"]]
         count, rounds = len(self.record.outputs["Out"]) - 1, list[list[Any]]()
         began, seconds = allowance
-        while np.ravel(state[0])[0]:
+        while _holds(state[0]):
             elapsed = time.monotonic() - began
             if elapsed > _LOOPS_PART * seconds:
                 raise TimeoutError(
@@ -203,3 +203,15 @@ class HostCall:
         return ExecutionError(
             f"operator {self.function} failed: {error} (reads {names}; built at {self.record.where})"
         )
+
+
+def _holds(condition: Any) -> bool:
+    """Tell whether a condition is true.
+
+    Raises:
+        ValueError: it has not one element, as only a step may tell.
+    """
+    if np.size(condition) != 1:
+        shape = list(np.shape(condition))
+        raise ValueError(f"its condition must have one element, and has the shape {shape}")
+    return bool(np.ravel(condition)[0])

@@ -40,10 +40,11 @@ _NO = {"shape": [1], "dtype": int(VarType.BOOL), "bool_values": [0]}
 
 
 class Branches(DataLoops):
-    """Reads branches, selections and their gradient ops; ``choices`` holds the booleans by their masks.
+    """Reads branches, selections and their gradient ops.
 
-    ``skipped`` are results of branches that nothing was written to if these are not taken; ``sized`` the names
-    of results that have the size of one branch or that of another.
+    ``choices`` holds flags [1] by masks and conditions. ``skipped`` are results of branches that nothing was
+    written to if these are not taken; ``sized`` the names of results that have the size of one branch or that
+    of another.
     """
 
     def __init__(self) -> None:
@@ -56,12 +57,23 @@ class Branches(DataLoops):
         """Return whether a branch is taken, a boolean of one element."""
         if not op.attrs.get("is_scalar_condition"):
             return (yield from self._where_rows_are(op))
-        taken = self._operand(op, "Cond", op.inputs)
-        if prod(taken.spec.shape) != 1:
+        return (yield from self._flag(op, self._operand(op, "Cond", op.inputs)))
+
+    def _flag(self, op: Operator, value: Value) -> Generator[Node, None, Value]:
+        """Return a boolean of one element as [1]: that it has one may be known only when a step is bound."""
+        shape = value.spec.shape
+        if shape == _FLAG.shape:
+            return value
+        if -1 not in shape and prod(shape) != 1:
             raise Unsupported(
-                f"{op.type}: takes one condition of one element, got {op.inputs['Cond']}. {op.where}"
+                f"{op.type}: takes one condition of one element, got {value.name!r} of shape {list(shape)}. "
+                f"{op.where}"
             )
-        return taken
+        if value not in self.choices:
+            flag = self._new(f"{value.name}@FLAG", _FLAG)
+            yield node_of(op, "reshape", {"X": (value,)}, {"Out": (flag,)}, {"shape": [1]})
+            self.choices[value] = flag
+        return self.choices[value]
 
     def _where_rows_are(self, op: Operator) -> Generator[Node, None, Value]:
         """Return whether nothing is empty that a branch for some rows of a batch reads."""
@@ -216,23 +228,22 @@ class Branches(DataLoops):
             inputs = {"Condition": (taken,), "X": (gradient,), "Y": (value,)}
             yield node_of(op, "where", inputs, {"Out": (self._write(op.block, name),)})
 
-    def _choice(self, op: Operator) -> tuple[Value, list[Node]]:
-        """Return a boolean of a mask of one number, 0 or 1, and the nodes that make it, where none did yet."""
+    def _choice(self, op: Operator) -> Generator[Node, None, Value]:
+        """Return a boolean of a mask of one number, 0 or 1; yield the nodes that make it, once."""
         number = self._operand(op, "Mask", op.inputs)
-        if number in self.choices:
-            return self.choices[number], []
-        spec = Spec(number.spec.shape, VarType.BOOL)
-        choice = self.choices[number] = self._new(f"{number.name}@BOOL", spec)
-        attrs = {"in_dtype": int(number.spec.dtype), "out_dtype": int(VarType.BOOL)}
-        return choice, [node_of(op, "cast", {"X": (number,)}, {"Out": (choice,)}, attrs)]
+        if number not in self.choices:
+            choice = self._new(f"{number.name}@BOOL", Spec(number.spec.shape, VarType.BOOL))
+            attrs = {"in_dtype": int(number.spec.dtype), "out_dtype": int(VarType.BOOL)}
+            yield node_of(op, "cast", {"X": (number,)}, {"Out": (choice,)}, attrs)
+            self.choices[number] = yield from self._flag(op, choice)
+        return self.choices[number]
 
     def _selection(self, op: Operator) -> Iterator[Node]:
         """Choose between the results of two branches."""
         names = op.inputs.get("X", [])
         if len(names) != 2:
             raise Unsupported(f"{op.type}: takes two variables and one mask. {op.where}")
-        choice, nodes = self._choice(op)
-        yield from nodes
+        choice = yield from self._choice(op)
         no, yes = (self._read(op.block, name) for name in names)
         assert no is not None and yes is not None
         (name,) = op.outputs["Out"]
@@ -267,8 +278,7 @@ class Branches(DataLoops):
     def _selection_gradient(self, op: Operator) -> Iterator[Node]:
         """Give the gradient to the result that was chosen, and 0 to the other."""
         above = self._operand(op, "X", op.inputs)
-        choice, nodes = self._choice(op)
-        yield from nodes
+        choice = yield from self._choice(op)
         names = op.outputs["Out"]
         if differentiated_name(op.inputs["X"][0]) in self.sized:
             yield self._sized_gradient(op, choice, above)

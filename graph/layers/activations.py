@@ -6,7 +6,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, known_sizes, number
+from .arguments import Floats, known_sizes
 from .helper import LayerHelper, layer
 from .initializer import ConstantInitializer
 
@@ -67,7 +67,7 @@ def mish(x: Floats, threshold: float = 20, name: str | None = None) -> Variable:
     Raises:
         InvalidValue: ``threshold`` is not positive.
     """
-    if number(threshold, "threshold", "mish") <= 0:
+    if threshold <= 0:
         raise InvalidValue(f"mish: threshold must be above 0, got {threshold!r}.")
     return _applied("mish", x, name, threshold=threshold)
 
@@ -78,7 +78,7 @@ def celu(x: Floats, alpha: float = 1.0, name: str | None = None) -> Variable:
     Raises:
         InvalidValue: ``alpha`` is 0.
     """
-    if number(alpha, "alpha", "celu") == 0:
+    if alpha == 0:
         raise InvalidValue("celu: alpha cannot be 0: x is divided by it.")
     return _applied("celu", x, name, alpha=alpha)
 

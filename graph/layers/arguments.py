@@ -70,6 +70,16 @@ def integer(value: Any, argument: str, layer: str) -> int:
     return int(value)
 
 
+def integers(value: Any, argument: str, layer: str, count: int = 1) -> list[int]:
+    """Return integers of a list, a tuple or an array as Python's; one integer stands for ``count`` of them.
+
+    Raises:
+        InvalidType: something else is there.
+    """
+    many = value if isinstance(value, (list, tuple, np.ndarray)) else [value] * count
+    return [integer(item, argument, layer) for item in many]
+
+
 def number(value: Any, argument: str, layer: str) -> float:
     """Return a number as a Python float.
 
@@ -242,9 +252,14 @@ def known_sizes(layer: str, input: Variable, dims: slice | int, sizes: str) -> l
     """Return sizes of a variable that a layer's parameters share; ``sizes`` names them in errors.
 
     Raises:
-        InvalidValue: a size is unknown; the error names the op behind which sizes are unknown.
+        InvalidValue: there are too few dimensions, or a size is unknown; the error names the op behind which
+            sizes are unknown.
     """
     shape = list(input.shape or ())
+    if isinstance(dims, int) and not -len(shape) <= dims < len(shape):
+        raise InvalidValue(
+            f"{layer}: {input.name!r}, of shape {shape}, has too few dimensions: {sizes} are missing."
+        )
     wanted = shape[dims] if isinstance(dims, slice) else [shape[dims]]
     if min(wanted, default=0) >= 0:
         return wanted

@@ -72,7 +72,7 @@ def less_than(
     """``less_than``, element by element; ``cond`` is the boolean variable to write."""
     if force_cpu is not None and not isinstance(force_cpu, bool):
         raise InvalidType(f"less_than: force_cpu must be a bool, got {force_cpu!r}.")
-    return constant_layer("less_than", x=x, y=y, out=cond, force_cpu=bool(force_cpu))
+    return constant_layer("less_than", x=x, y=y, out=cond, force_cpu=force_cpu)
 
 
 less_equal = of_family(_comparison, "less_equal")
@@ -108,7 +108,7 @@ def matmul(
     name: str | None = None,
 ) -> Variable:
     """alpha * x @ y, leading dimensions broadcast, after the transposes."""
-    attrs = {"transpose_X": transpose_x, "transpose_Y": transpose_y, "alpha": float(alpha)}
+    attrs = {"transpose_X": transpose_x, "transpose_Y": transpose_y, "alpha": alpha}
     return layer("matmul", name, x=x, y=y, **attrs)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import integer, number
+from .arguments import integers, number
 from .helper import layer, layers
 
 _VARIANCES = (0.1, 0.1, 0.2, 0.2)
@@ -19,7 +19,7 @@ def iou_similarity(
 
     Boxes are (x0, y0, x1, y1); without ``box_normalized`` x1 and y1 are pixels that belong to them.
     """
-    return layer("iou_similarity", name, x=x, y=y, box_normalized=bool(box_normalized))
+    return layer("iou_similarity", name, x=x, y=y, box_normalized=box_normalized)
 
 
 def polygon_box_transform(input: Variable, name: str | None = None) -> Variable:
@@ -72,7 +72,7 @@ def _places(layer: str, variance: Any, clip: bool, steps: Any, offset: float) ->
     step_w, step_h = numbers(steps, "steps", layer, 2)
     return {
         "variances": numbers(variance, "variance", layer, 4),
-        "clip": bool(clip),
+        "clip": clip,
         "step_w": step_w,
         "step_h": step_h,
         "offset": offset,
@@ -102,8 +102,8 @@ def prior_box(
     attrs = {
         "min_sizes": numbers(min_sizes, "min_sizes", layer),
         "aspect_ratios": numbers(aspect_ratios, "aspect_ratios", layer),
-        "flip": bool(flip),
-        "min_max_aspect_ratios_order": bool(min_max_aspect_ratios_order),
+        "flip": flip,
+        "min_max_aspect_ratios_order": min_max_aspect_ratios_order,
         **_places(layer, variance, clip, steps, offset),
     }
     largest = numbers(max_sizes or (), "max_sizes", layer)
@@ -140,7 +140,7 @@ def density_prior_box(
         "densities": [int(n) for n in numbers(densities, "densities", layer)],
         "fixed_sizes": numbers(fixed_sizes, "fixed_sizes", layer),
         "fixed_ratios": numbers(fixed_ratios, "fixed_ratios", layer),
-        "flatten_to_2d": bool(flatten_to_2d),
+        "flatten_to_2d": flatten_to_2d,
         **_places(layer, variance, clip, steps, offset),
     }
     return _pair(layer, {"Input": input, "Image": image}, attrs, "Boxes", name)
@@ -162,7 +162,7 @@ def box_coder(
     """
     op_type = "box_coder"
     inputs = {"PriorBox": prior_box, "TargetBox": target_box}
-    attrs = {"code_type": code_type, "box_normalized": bool(box_normalized), "axis": axis}
+    attrs = {"code_type": code_type, "box_normalized": box_normalized, "axis": axis}
     if isinstance(prior_box_var, Variable):
         inputs["PriorBoxVar"] = prior_box_var
     elif prior_box_var is not None:
@@ -231,7 +231,7 @@ def yolo_box(
         "class_num": class_num,
         "conf_thresh": conf_thresh,
         "downsample_ratio": downsample_ratio,
-        "clip_bbox": bool(clip_bbox),
+        "clip_bbox": clip_bbox,
         "scale_x_y": scale_x_y,
     }
     boxes, scores = layers(layer, name, "Boxes Scores", x=x, img_size=img_size, **attrs)
@@ -242,8 +242,7 @@ def _regions(
     op_type: str, x: Variable, rois: Variable, size: Any, scale: float, attrs: Any, **more: Any
 ) -> Variable:
     """Append a pool over regions."""
-    height, width = (integer(n, "pooled_height and pooled_width", op_type) for n in size)
-    bins = {"pooled_height": height, "pooled_width": width}
+    bins = dict(zip(("pooled_height", "pooled_width"), size, strict=True))
     settings = {**bins, "spatial_scale": scale, **attrs}
     results = "Out Argmax" if op_type == "roi_pool" else "Out"
     return layers(op_type, None, results, "Argmax", X=x, ROIs=rois, **more, **settings)[0]
@@ -348,33 +347,23 @@ def deformable_roi_pooling(
         InvalidType, InvalidValue: an argument does not fit.
     """
     layer = "deformable_roi_pooling"
-    size = [
-        integer(n, "pooled_height and pooled_width", layer) for n in (pooled_height, pooled_width)
-    ]
+    size = [pooled_height, pooled_width]
     assert input.shape is not None
     channels = input.shape[1] // (size[0] * size[1]) if position_sensitive else input.shape[1]
     attrs = {
-        "no_trans": bool(no_trans),
-        "spatial_scale": number(spatial_scale, "spatial_scale", layer),
+        "no_trans": no_trans,
+        "spatial_scale": spatial_scale,
         "output_dim": channels,
-        "group_size": _two_sizes(group_size, "group_size", layer),
+        "group_size": integers(group_size, "group_size", layer, 2),
         "pooled_height": size[0],
         "pooled_width": size[1],
-        "part_size": size if part_size is None else _two_sizes(part_size, "part_size", layer),
+        "part_size": size if part_size is None else integers(part_size, "part_size", layer, 2),
         "sample_per_part": sample_per_part,
-        "trans_std": number(trans_std, "trans_std", layer),
+        "trans_std": trans_std,
     }
     slots = {"Input": input, "ROIs": rois, "Trans": trans}
     results = "Output TopCount"
     return layers("deformable_psroi_pooling", name, results, "TopCount", **slots, **attrs)[0]
-
-
-def _two_sizes(value: Any, argument: str, layer: str) -> list[int]:
-    """Return two sizes, of one number or two."""
-    return [
-        int(n)
-        for n in numbers([value] * 2 if isinstance(value, int) else value, argument, layer, 2)
-    ]
 
 
 def roi_perspective_transform(

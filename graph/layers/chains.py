@@ -6,7 +6,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, Integers
+from .arguments import Floats, Integers, known_sizes
 from .helper import LayerHelper, layers
 from .param_attr import ParamAttr
 
@@ -24,8 +24,7 @@ def linear_chain_crf(
         length: how many steps of each row count, [B, 1].
     """
     helper = LayerHelper("linear_chain_crf")
-    assert input.shape is not None
-    tags = input.shape[1 if length is None else 2]
+    (tags,) = known_sizes("linear_chain_crf", input, 1 if length is None else 2, "the tags")
     transition = helper.create_parameter(param_attr, [tags + 2, tags], input.dtype)
     results = "Alpha EmissionExps TransitionExps LogLikelihood"
     fields = {"emission": input, "transition": transition, "label": label, "length": length}

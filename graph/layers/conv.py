@@ -9,7 +9,7 @@ from typing import Any
 from ...strategies.errors import InvalidArgument, InvalidValue
 from ..ops.conv import LAST
 from ..program.variable import Variable
-from .arguments import check_variable, integer, known_sizes, of_family
+from .arguments import check_variable, known_sizes, of_family
 from .helper import LayerHelper
 from .initializer import NormalInitializer
 
@@ -132,8 +132,7 @@ def _convolution(
     """
     layer = f"conv{dims}d"
     _check(layer, param_attr, use_cudnn)
-    num_filters = integer(num_filters, "num_filters", layer)
-    groups_or_none, groups = groups, 1 if groups is None else integer(groups, "groups", layer)
+    groups_or_none, groups = groups, 1 if groups is None else groups
     channels = known_channels(input, layer, dims, data_format, num_filters, groups)
     depthwise = (
         dims == 2 and groups_or_none == channels and num_filters % channels == 0 and not use_cudnn
@@ -209,8 +208,7 @@ def _transposed(
     """
     layer = f"conv{dims}d_transpose"
     _check(layer, param_attr, use_cudnn)
-    num_filters = integer(num_filters, "num_filters", layer)
-    groups_or_none, groups = groups, 1 if groups is None else integer(groups, "groups", layer)
+    groups_or_none, groups = groups, 1 if groups is None else groups
     channels = known_channels(input, layer, dims, data_format, num_filters, groups)
     attrs = window_attrs(dims, stride, padding, dilation, data_format)
     attrs["output_size"] = [] if output_size is None else several(output_size, dims, "output_size")
@@ -287,8 +285,7 @@ def deformable_conv(
     _check(layer, param_attr, True)
     if modulated:
         check_variable(mask, "mask", layer)
-    num_filters = integer(num_filters, "num_filters", layer)
-    groups = 1 if groups is None else integer(groups, "groups", layer)
+    groups = 1 if groups is None else groups
     channels = known_channels(input, layer, 2, "NCHW", num_filters, groups)
     size = several(filter_size, 2, "filter_size")
     helper = LayerHelper(layer, name)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, Unsupported
 from ..program.variable import Variable
-from .arguments import integer, number
+from .arguments import integer
 from .boxes import box_coder, iou_similarity, prior_box
 from .conv import conv2d
 from .helper import LayerHelper, constant_layer, layer, layers
@@ -103,7 +103,7 @@ def _nms_attributes(
         "nms_threshold": nms_threshold,
         "nms_eta": nms_eta,
         "keep_top_k": keep_top_k,
-        "normalized": bool(normalized),
+        "normalized": normalized,
     }
 
 
@@ -202,8 +202,8 @@ def matrix_nms(
         post_threshold=post_threshold,
         nms_top_k=nms_top_k,
         keep_top_k=keep_top_k,
-        normalized=bool(normalized),
-        use_gaussian=bool(use_gaussian),
+        normalized=normalized,
+        use_gaussian=use_gaussian,
         gaussian_sigma=gaussian_sigma,
     )
     return (out, index) if return_index else out
@@ -363,7 +363,7 @@ def detection_map(
         class_num=class_num,
         background_label=background_label,
         overlap_threshold=overlap_threshold,
-        evaluate_difficult=bool(evaluate_difficult),
+        evaluate_difficult=evaluate_difficult,
         ap_type=ap_version,
     )[-1]
 
@@ -477,7 +477,7 @@ def ssd_loss(
         match_indices=matched,
         match_dist=shares,
         neg_pos_ratio=neg_pos_ratio,
-        neg_dist_threshold=number(neg_overlap, "neg_overlap", "ssd_loss"),
+        neg_dist_threshold=neg_overlap,
         mining_type=mining_type,
         sample_size=sample_size or 0,
     )

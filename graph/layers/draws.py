@@ -10,7 +10,7 @@ import numpy as np
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import FLOATS, VarType, to_var_type
 from ..program.variable import Variable
-from .arguments import Floats, integer
+from .arguments import Floats
 from .helper import constant_layer, layer, layers
 from .numbers import numbers_of
 from .shape import cast, fill_constant
@@ -78,7 +78,7 @@ def sampling_id(
     x: Floats, min: float = 0.0, max: float = 1.0, seed: int = 0, dtype: Any = "float32"
 ) -> Variable:
     """An index for each row of probabilities, as int64 (Paddle's op does not look at ``dtype`` either)."""
-    return constant_layer("sampling_id", x=x, min=float(min), max=float(max), seed=seed)
+    return constant_layer("sampling_id", x=x, min=min, max=max, seed=seed)
 
 
 def _seed(seed: Any, op: str) -> tuple[Variable, dict[str, int]]:
@@ -118,7 +118,6 @@ def randint(
     Raises:
         InvalidValue: there are none.
     """
-    low, high = integer(low, "low", "randint"), integer(high, "high", "randint")
     if low >= high:
         raise InvalidValue(f"randint: there is no integer from {low} up to but without {high}.")
     kind = to_var_type(dtype)
@@ -135,7 +134,7 @@ def randperm(n: int, dtype: Any = "int64", seed: int = 0, name: str | None = Non
     Raises:
         InvalidValue: ``n`` is not above 0.
     """
-    if integer(n, "n", "randperm") < 1:
+    if n < 1:
         raise InvalidValue(f"randperm: n must be above 0, got {n}.")
     kind = to_var_type(dtype)
     if kind not in (*_INTEGERS, VarType.FP32, VarType.FP64):
@@ -154,5 +153,5 @@ def multinomial(
     x: Floats, num_samples: int = 1, replacement: bool = False, name: str | None = None
 ) -> Variable:
     """Indices drawn by the weights in x, a vector or rows of them, as int64."""
-    attrs = {"num_samples": num_samples, "replacement": bool(replacement)}
+    attrs = {"num_samples": num_samples, "replacement": replacement}
     return constant_layer("multinomial", name, x=x, **attrs)

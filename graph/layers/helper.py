@@ -14,7 +14,7 @@ from ..program.block import Block
 from ..program.operator import Operator
 from ..program.program import Program, default_main_program, default_startup_program
 from ..program.variable import Variable
-from .arguments import integer, number
+from .arguments import flag, integer, number
 from .initializer import CHOSEN, ConstantInitializer, Initializer, XavierInitializer
 from .param_attr import ParamAttr
 
@@ -221,6 +221,7 @@ def _take(slots: Sequence[Slot], fields: dict[str, Any]) -> dict[str, Any]:
 NUMBERS: Mapping[str, Callable[[Any, str, str], Any]] = {
     **dict.fromkeys(("int", "Positive", "NotNegative"), integer),
     "float": number,
+    "bool": flag,
 }
 
 # Parameters that are computed from others, by the kind of attribute that asks for them.

@@ -9,7 +9,7 @@ import numpy as np
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
 from ...strategies.types import INTEGERS
 from ..program.variable import Variable
-from .arguments import check_variable, integer, of_family
+from .arguments import check_variable, integer, integers, of_family
 from .helper import LayerHelper, layer
 from .numbers import as_variables
 
@@ -129,7 +129,7 @@ def _new_sizes(
     if any(isinstance(size, Variable) for size in sizes):
         inputs["SizeTensor"] = as_variables(sizes)
         return
-    plain = [integer(size, "out_shape", layer) for size in sizes]
+    plain = integers(sizes, "out_shape", layer)
     if min(plain) <= 0:
         raise InvalidArgument(f"{layer}: sizes in out_shape must be above 0, got {plain}.")
     attrs |= dict(zip(names, plain, strict=True))
@@ -182,7 +182,7 @@ def image_resize_short(input: Variable, out_short_len: int, resample: str = "BIL
         raise InvalidValue(f"image_resize_short needs images of a known size, got {image}.")
     short, long = (0, 1) if image[0] <= image[1] else (1, 0)
     sizes = [0, 0]
-    sizes[short] = integer(out_short_len, "out_short_len", "image_resize_short")
+    sizes[short] = out_short_len
     sizes[long] = int(float(image[long]) * (float(sizes[short]) / float(image[short])) + 0.5)
     return image_resize(input, sizes, resample=resample)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, Integers, check_float, integer, number
+from .arguments import Floats, Integers, check_float, known_sizes, number
 from .helper import LayerHelper, layer, layers
 from .shape import fill_constant
 
@@ -59,7 +59,7 @@ def smooth_l1(
         inside_weight, outside_weight: like x; factors of the distances and of the losses, both or neither.
         sigma: 1 unless given.
     """
-    sigma = 1.0 if sigma is None else number(sigma, "sigma", "smooth_l1")
+    sigma = 1.0 if sigma is None else sigma
     weights = {"inside_weight": inside_weight, "outside_weight": outside_weight}
     return layers("smooth_l1_loss", None, "Diff Out", x=x, y=y, **weights, sigma=sigma)[1]
 
@@ -106,7 +106,7 @@ def label_smooth(
     Raises:
         InvalidValue: ``epsilon`` is outside [0, 1].
     """
-    if not 0.0 <= number(epsilon, "epsilon", "label_smooth") <= 1.0:
+    if not 0.0 <= epsilon <= 1.0:
         raise InvalidValue(f"label_smooth: epsilon is in [0, 1], got {epsilon!r}.")
     label.stop_gradient = True
     return smoothed(label, prior_dist, epsilon, name)
@@ -120,7 +120,7 @@ def smoothed(
     if prior_dist is not None:
         check_float(prior_dist, "prior_dist", "label_smooth")
         inputs["PriorDist"] = prior_dist
-    return layer("label_smooth", name, **inputs, epsilon=float(epsilon))
+    return layer("label_smooth", name, **inputs, epsilon=epsilon)
 
 
 def bpr_loss(input: Floats, label: Integers, name: str | None = None) -> Variable:
@@ -169,8 +169,8 @@ def center_loss(
         InvalidType: ``alpha`` is neither, or ``param_attr`` False.
     """
     helper = LayerHelper("center_loss")
-    shape = [integer(num_classes, "num_classes", "center_loss"), (input.shape or (0, -1))[1]]
-    centers = helper.create_parameter(param_attr, shape, input.dtype)
+    (width,) = known_sizes("center_loss", input, 1, "the width")
+    centers = helper.create_parameter(param_attr, [num_classes, width], input.dtype)
     if centers is None:
         raise InvalidType(
             "center_loss: param_attr cannot be False: rows are compared with centers."
@@ -186,7 +186,7 @@ def center_loss(
         centers=centers,
         center_update_rate=alpha,
         centers_out=centers,
-        cluster_num=shape[0],
-        need_update=bool(update_center),
+        cluster_num=num_classes,
+        need_update=update_center,
     )
     return loss

@@ -40,7 +40,8 @@ class While:
 
     def __init__(self, cond: Variable, is_test: bool = False, name: str | None = None) -> None:
         check_condition(cond, "cond", "While")
-        if prod(cond.shape or ()) != 1:
+        shape = cond.shape or ()
+        if prod(shape) != 1 and -1 not in shape:
             raise InvalidType(
                 f"While: condition expected one element, but {cond.name!r} has shape {cond.shape}."
             )

@@ -71,7 +71,7 @@ def log_loss(
 
 def huber_loss(input: Variable, label: Variable, delta: float) -> Variable:
     """Squared near zero, linear beyond ``delta``."""
-    return layers("huber_loss", None, "Residual Out", x=input, y=label, delta=float(delta))[1]
+    return layers("huber_loss", None, "Residual Out", x=input, y=label, delta=delta)[1]
 
 
 def mse_loss(input: Variable, label: Variable) -> Variable:

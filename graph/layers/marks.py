@@ -6,7 +6,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, integer
+from .arguments import Floats, integers
 from .helper import layer
 
 
@@ -16,7 +16,6 @@ def similarity_focus(input: Floats, axis: int, indexes: Any, name: str | None = 
     Of each matrix at one of ``indexes`` along ``axis`` (1, 2 or 3) the largest is marked, then the largest in
     the rows and columns that are left. He and Lin, "Pairwise word interaction modeling", NAACL 2016, section 6.
     """
-    axis = integer(axis, "axis", "similarity_focus")
     if not isinstance(indexes, list):
         raise InvalidType(f"similarity_focus: indexes must be a list, got {indexes!r}.")
     if axis not in (1, 2, 3) or not indexes:
@@ -25,7 +24,7 @@ def similarity_focus(input: Floats, axis: int, indexes: Any, name: str | None = 
         )
     attrs = {
         "axis": axis,
-        "indexes": [integer(i, "indexes", "similarity_focus") for i in indexes],
+        "indexes": integers(indexes, "indexes", "similarity_focus"),
     }
     return layer("similarity_focus", name, x=input, **attrs)
 
@@ -36,5 +35,4 @@ def continuous_value_model(input: Floats, cvm: Floats, use_cvm: bool = True) -> 
     With ``use_cvm`` these become logarithms (of 1 + impressions, and the clicks' less that); else they go.
     As their gradient they get ``cvm`` [N, 2], the counts of the batch, which tables add up.
     """
-    inputs, attrs = {"X": input, "CVM": cvm}, {"use_cvm": bool(use_cvm)}
-    return layer("cvm", **inputs, **attrs)
+    return layer("cvm", x=input, cvm=cvm, use_cvm=use_cvm)

@@ -152,7 +152,7 @@ def allclose(
     name: str | None = None,
 ) -> Variable:
     """Whether every |input - other| is at most atol + rtol |other|."""
-    attrs = {"rtol": float(rtol), "atol": float(atol), "equal_nan": bool(equal_nan)}
+    attrs = {"rtol": rtol, "atol": atol, "equal_nan": equal_nan}
     return constant_layer("allclose", name, input=input, other=other, **attrs)
 
 

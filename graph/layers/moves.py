@@ -7,16 +7,10 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, integer, variables_of
+from .arguments import Floats, integers, variables_of
 from .helper import LayerHelper, layer
 from .numbers import numbers_of
 from .tensors import sizes_of
-
-
-def _list(value: Any, argument: str, op_type: str) -> list[int]:
-    """Return a number, or a list of them, as a list."""
-    many = value if isinstance(value, (list, tuple)) else [value]
-    return [integer(number, argument, op_type) for number in many]
 
 
 def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Variable:
@@ -30,7 +24,7 @@ def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None =
     if isinstance(offsets, Variable):
         inputs["Offsets"] = offsets
     else:
-        attrs["offsets"] = [0] * x.ndim if offsets is None else sizes_of(offsets, "crop: offsets")
+        attrs["offsets"] = [0] * x.ndim if offsets is None else integers(offsets, "offsets", "crop")
     return layer("crop", name, **inputs, **attrs)
 
 
@@ -58,7 +52,7 @@ def pad_constant_like(
     x: Variable, y: Variable, pad_value: float = 0.0, name: str | None = None
 ) -> Variable:
     """y with a margin behind it, so that it is as large as x."""
-    return layer("pad_constant_like", name, x=x, y=y, pad_value=float(pad_value))
+    return layer("pad_constant_like", name, x=x, y=y, pad_value=pad_value)
 
 
 def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
@@ -68,7 +62,7 @@ def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> 
 
 def flip(input: Variable, dims: int | Sequence[int], name: str | None = None) -> Variable:
     """The elements from the end to the front along ``dims``."""
-    return layer("flip", name, x=input, dims=_list(dims, "dims", "flip"))
+    return layer("flip", name, x=input, dims=integers(dims, "dims", "flip"))
 
 
 def roll(input: Variable, shifts: Any, dims: Any = None) -> Variable:
@@ -77,8 +71,8 @@ def roll(input: Variable, shifts: Any, dims: Any = None) -> Variable:
     Raises:
         InvalidValue: ``shifts`` and ``dims`` differ in length.
     """
-    steps = _list(shifts, "shifts", "roll")
-    axes = [] if dims is None else _list(dims, "dims", "roll")
+    steps = integers(shifts, "shifts", "roll")
+    axes = [] if dims is None else integers(dims, "dims", "roll")
     if len(steps) != (len(axes) or 1):
         raise InvalidValue(f"roll: {len(steps)} shifts do not fit {len(axes)} dimensions.")
     return layer("roll", x=input, shifts=steps, dims=axes)
@@ -90,7 +84,7 @@ def unbind(input: Variable, axis: int = 0) -> list[Variable]:
     Raises:
         InvalidValue: there is no such dimension, or its size is not known.
     """
-    axis, shape = integer(axis, "axis", "unbind"), input.shape or ()
+    shape = input.shape or ()
     if not -len(shape) <= axis < len(shape) or shape[axis] < 1:
         raise InvalidValue(
             f"unbind: the size of dimension {axis} of {input.name!r} ({list(shape)}) must be known."
@@ -140,12 +134,6 @@ def partial_sum(input: Any, start_index: int = 0, length: int = -1) -> Variable:
     return _columns("partial_sum", input, start_index, length)
 
 
-def _pair(value: Any, argument: str) -> list[int]:
-    if isinstance(value, (list, tuple)) and len(value) == 2:
-        return _list(value, argument, "unfold")
-    return [integer(value, argument, "unfold")] * 2
-
-
 def unfold(
     x: Floats,
     kernel_sizes: Any,
@@ -161,13 +149,13 @@ def unfold(
     Raises:
         InvalidValue: there are three paddings, or five.
     """
-    margins = _list(paddings, "paddings", "unfold")
+    margins = integers(paddings, "paddings", "unfold")
     if len(margins) not in (1, 2, 4):
         raise InvalidValue(f"unfold: paddings must be 1, 2 or 4 numbers, got {margins}.")
     attrs = {
-        "kernel_sizes": _pair(kernel_sizes, "kernel_sizes"),
-        "strides": _pair(strides, "strides"),
+        "kernel_sizes": integers(kernel_sizes, "kernel_sizes", "unfold", 2),
+        "strides": integers(strides, "strides", "unfold", 2),
         "paddings": margins * (4 // len(margins)),
-        "dilations": _pair(dilations, "dilations"),
+        "dilations": integers(dilations, "dilations", "unfold", 2),
     }
     return layer("unfold", name, x=x, **attrs)

@@ -9,7 +9,7 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import LOW, VarType
 from ..program.variable import Variable
-from .arguments import integer, known_sizes, of_family, variables_of
+from .arguments import known_sizes, of_family, variables_of
 from .helper import LayerHelper, layer
 from .initializer import ConstantInitializer
 from .numbers import numbers_of
@@ -31,8 +31,6 @@ def fc(
         input: one or more variables; dimensions from ``num_flatten_dims`` on are flattened.
         size: number of features of the result, [..., size].
     """
-    size = integer(size, "size", "fc")
-    num_flatten_dims = integer(num_flatten_dims, "num_flatten_dims", "fc")
     if size < 1:
         raise InvalidValue(f"fc: size must be above 0, got {size}.")
     helper = LayerHelper("fc", name)

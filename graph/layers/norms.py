@@ -8,7 +8,7 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import LOW, VarType
 from ..program.variable import Variable
-from .arguments import Floats, integer, known_sizes
+from .arguments import Floats, known_sizes
 from .conv import image_format
 from .helper import LayerHelper, layers
 from .initializer import ConstantInitializer, NormalInitializer
@@ -33,7 +33,7 @@ def l2_normalize(
     x: Floats, axis: int | None, epsilon: float = 1e-12, name: str | None = None
 ) -> Variable:
     """x / sqrt(sum of x^2 along ``axis`` + epsilon); ``axis`` None is 1, of a vector 0."""
-    axis = 0 if x.ndim == 1 else 1 if axis is None else integer(axis, "axis", "l2_normalize")
+    axis = 0 if x.ndim == 1 else 1 if axis is None else axis
     helper = LayerHelper("l2_normalize", name)
     return helper.layers("norm", "Out Norm", "Norm", x=x, axis=axis, epsilon=epsilon)[0]
 
@@ -79,7 +79,6 @@ def group_norm(
     As in Paddle, there is no scale without ``param_attr``, and no shift without ``bias_attr``.
     """
     last = image_format(data_layout, "group_norm")
-    groups = integer(groups, "groups", "group_norm")
     channels = known_channels(input, -1 if last else 1, "group_norm")
     if not 0 < groups <= channels or channels % groups:
         raise InvalidValue(f"group_norm: {channels} channels do not split in {groups} groups.")
@@ -136,7 +135,6 @@ def spectral_norm(
 
     The vectors that the iterations start from are drawn once and stay.
     """
-    dim = integer(dim, "dim", "spectral_norm")
     if not isinstance(eps, float):
         raise InvalidType(f"spectral_norm: eps must be a float, got {eps!r}.")
     height = known_channels(weight, dim, "spectral_norm")

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import Integers, check_variable, integer
+from .arguments import Integers, check_variable
 from .helper import constant_layer, layer
 from .shape import fill_constant
 
@@ -51,8 +51,7 @@ def hash(input: Integers, hash_size: int, num_hash: int = 1, name: str | None = 
 
     They are xxHash64's, of the rows' bytes.
     """
-    size = integer(hash_size, "hash_size", "hash")
-    return constant_layer("hash", x=input, num_hash=num_hash, mod_by=size)
+    return constant_layer("hash", x=input, num_hash=num_hash, mod_by=hash_size)
 
 
 def shard_index(
@@ -64,7 +63,7 @@ def shard_index(
         InvalidValue: there is no such shard.
     """
     op_type = "shard_index"
-    if not 0 <= integer(shard_id, "shard_id", op_type) < integer(nshards, "nshards", op_type):
+    if not 0 <= shard_id < nshards:
         raise InvalidValue(f"shard_index: shard {shard_id} is not one of {nshards}.")
     attrs = {"index_num": index_num, "nshards": nshards, "shard_id": shard_id}
     return constant_layer(op_type, x=input, **attrs, ignore_value=ignore_value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ...strategies.errors import InvalidValue
 from ..ops.printing import PRINT
 from ..program.variable import Variable
-from .arguments import integer
 from .helper import LayerHelper
 
 _PHASES = ("FORWARD", "BACKWARD", "BOTH")
@@ -43,12 +42,12 @@ def Print(
     return LayerHelper(f"print_{input.name}").layer(
         PRINT,
         In=input,
-        first_n=integer(first_n, "first_n", "Print"),
+        first_n=first_n,
         message=message or "",
-        summarize=integer(summarize, "summarize", "Print"),
-        print_tensor_name=bool(print_tensor_name),
-        print_tensor_type=bool(print_tensor_type),
-        print_tensor_shape=bool(print_tensor_shape),
-        print_tensor_lod=bool(print_tensor_lod),
+        summarize=summarize,
+        print_tensor_name=print_tensor_name,
+        print_tensor_type=print_tensor_type,
+        print_tensor_shape=print_tensor_shape,
+        print_tensor_lod=print_tensor_lod,
         print_phase=phase,
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, Integers, integer
+from .arguments import Floats, Integers
 from .helper import LayerHelper, layer
 from .norms import known_channels
 from .shape import reduce_max, reduce_sum
@@ -33,7 +33,7 @@ def addmm(
     name: str | None = None,
 ) -> Variable:
     """alpha x @ y + beta input, of matrices; ``input`` is broadcast."""
-    factors = {"Alpha": float(alpha), "Beta": float(beta)}
+    factors = {"Alpha": alpha, "Beta": beta}
     return layer("addmm", name, input=input, x=x, y=y, **factors)
 
 
@@ -46,7 +46,7 @@ def dist(x: Floats, y: Floats, p: float = 2) -> Variable:
     """The p-norm of x - y, as [1]; p may be 0 or infinite."""
     if isinstance(p, bool) or not isinstance(p, (int, float)):
         raise InvalidType(f"dist: p must be a number, got {p!r}.")
-    return layer("dist", x=x, y=y, p=float(p))
+    return layer("dist", x=x, y=y, p=p)
 
 
 def kron(
@@ -66,7 +66,6 @@ def bilinear_tensor_product(
     bias_attr: Any = None,
 ) -> Variable:
     """x W_k y + b_k for each of ``size`` matrices W_k; no b where ``bias_attr`` is False."""
-    size = integer(size, "size", "bilinear_tensor_product")
     helper = LayerHelper("bilinear_tensor_product", name)
     widths = [known_channels(v, 1, "bilinear_tensor_product") for v in (x, y)]
     weight = helper.create_parameter(param_attr, [size, *widths], x.dtype)
@@ -102,7 +101,7 @@ def add_position_encoding(
     input: Floats, alpha: float, beta: float, name: str | None = None
 ) -> Variable:
     """alpha input + beta (sines and cosines of the position), of [N, length, width]."""
-    return layer("add_position_encoding", name, x=input, alpha=float(alpha), beta=float(beta))
+    return layer("add_position_encoding", name, x=input, alpha=alpha, beta=beta)
 
 
 def rank_attention(
@@ -125,16 +124,16 @@ def rank_attention(
     Raises:
         InvalidType, InvalidValue: an argument does not fit.
     """
-    ranks, shape = integer(max_rank, "max_rank", "rank_attention"), list(rank_param_shape)
+    shape = list(rank_param_shape)
     width = known_channels(input, 1, "rank_attention")
-    if len(shape) != 2 or shape[0] != ranks * ranks * width:
+    if len(shape) != 2 or shape[0] != max_rank * max_rank * width:
         raise InvalidValue(
             f"rank_attention: rank_param_shape must be [max_rank * max_rank * D, C] = "
-            f"[{ranks * ranks * width}, C], got {shape}."
+            f"[{max_rank * max_rank * width}, C], got {shape}."
         )
     helper = LayerHelper("rank_attention")
     param = helper.create_parameter(rank_param_attr, shape, input.dtype)
     if param is None:
         raise InvalidValue("rank_attention: rank_param_attr cannot be False: it needs matrices.")
     fields = {"x": input, "rank_offset": rank_offset, "rank_param": param}
-    return helper.layer("rank_attention", **fields, MaxRank=ranks)
+    return helper.layer("rank_attention", **fields, MaxRank=max_rank)

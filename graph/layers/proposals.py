@@ -10,7 +10,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidValue
 from ..program.variable import Variable
-from .arguments import check_variable, integer
+from .arguments import check_variable
 from .boxes import numbers
 from .helper import LayerHelper, constant_layer, layers
 from .shape import gather, reshape
@@ -48,8 +48,8 @@ def generate_proposals(
     inputs = {"Scores": scores, "BboxDeltas": bbox_deltas, "ImInfo": im_info}
     inputs |= {"Anchors": anchors, "Variances": variances}
     attrs = {
-        "pre_nms_topN": integer(pre_nms_top_n, "pre_nms_top_n", op_type),
-        "post_nms_topN": integer(post_nms_top_n, "post_nms_top_n", op_type),
+        "pre_nms_topN": pre_nms_top_n,
+        "post_nms_topN": post_nms_top_n,
         "nms_thresh": nms_thresh,
         "min_size": min_size,
         "eta": eta,
@@ -95,7 +95,7 @@ def rpn_target_assign(
         "rpn_positive_overlap": rpn_positive_overlap,
         "rpn_negative_overlap": rpn_negative_overlap,
         "rpn_fg_fraction": rpn_fg_fraction,
-        "use_random": bool(use_random),
+        "use_random": use_random,
     }
     results = ("LocationIndex ScoreIndex TargetLabel TargetBBox BBoxInsideWeight",) * 2
     places, scored, *expected = layers("rpn_target_assign", None, *results, **inputs, **attrs)
@@ -191,9 +191,9 @@ def generate_proposal_labels(
         "bg_thresh_lo": bg_thresh_lo,
         "bbox_reg_weights": numbers(bbox_reg_weights, "bbox_reg_weights", op_type, 4),
         "class_nums": class_nums,
-        "use_random": bool(use_random),
-        "is_cls_agnostic": bool(is_cls_agnostic),
-        "is_cascade_rcnn": bool(is_cascade_rcnn),
+        "use_random": use_random,
+        "is_cls_agnostic": is_cls_agnostic,
+        "is_cascade_rcnn": is_cascade_rcnn,
     }
     results = "Rois LabelsInt32 BboxTargets BboxInsideWeights BboxOutsideWeights"
     return layers(op_type, None, results, results, **inputs, **attrs)
@@ -239,12 +239,12 @@ def collect_fpn_proposals(
 ) -> Variable:
     """The ``post_nms_top_n`` regions [R, 4] with the highest scores of those of all maps, by image."""
     op_type = "collect_fpn_proposals"
-    count = integer(max_level, "max_level", op_type) - integer(min_level, "min_level", op_type) + 1
+    count = max_level - min_level + 1
     lists = {"MultiLevelRois": multi_rois[:count], "MultiLevelScores": multi_scores[:count]}
     for slot, variables in lists.items():
         for variable in variables:
             check_variable(variable, slot, op_type)
-    attrs = {"post_nms_topN": integer(post_nms_top_n, "post_nms_top_n", op_type)}
+    attrs = {"post_nms_topN": post_nms_top_n}
     return constant_layer(op_type, name, **lists, **attrs)
 
 
@@ -261,7 +261,7 @@ def distribute_fpn_proposals(
     A region as large as a square of side ``refer_scale`` is read from the map ``refer_level``.
     """
     op_type = "distribute_fpn_proposals"
-    levels = integer(max_level, "max_level", op_type) - integer(min_level, "min_level", op_type) + 1
+    levels = max_level - min_level + 1
     attrs = {"min_level": min_level, "max_level": max_level}
     attrs |= {"refer_level": refer_level, "refer_scale": refer_scale}
     helper = LayerHelper(op_type, name)

@@ -8,7 +8,7 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
-from .arguments import Integers, integer, number
+from .arguments import Integers
 from .helper import LayerHelper
 from .param_attr import ParamAttr
 from .shape import reshape
@@ -57,7 +57,7 @@ def search_pyramid_hash(
     layer = "search_pyramid_hash"
     if to_var_type(dtype) != VarType.FP32:
         raise InvalidType(f"{layer}: dtype must be float32, got {dtype!r}.")
-    sizes = {
+    attrs: dict[str, Any] = {
         "num_emb": num_emb,
         "space_len": space_len,
         "pyramid_layer": pyramid_layer,
@@ -66,13 +66,10 @@ def search_pyramid_hash(
         "white_list_len": white_list_len,
         "black_list_len": black_list_len,
         "seed": seed,
+        "drop_out_percent": drop_out_percent,
+        "lr": lr,
+        "use_filter": use_filter,
     }
-    attrs: dict[str, Any] = {
-        name: integer(size, name, layer) if name != "is_training" else int(size)
-        for name, size in sizes.items()
-    }
-    attrs["drop_out_percent"] = number(drop_out_percent, "drop_out_percent", layer)
-    attrs |= {"lr": number(lr, "lr", layer), "use_filter": bool(use_filter)}
     helper = LayerHelper(layer, name)
     inputs = {"X": input}
     for slot, attr, height in (

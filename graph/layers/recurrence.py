@@ -6,13 +6,12 @@ from typing import Any
 
 from ...strategies.errors import InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, integer
+from .arguments import Floats
 from .helper import LayerHelper
 
 
 def _width(size: int, layer: str) -> int:
     """Return the number of cells; ``size`` is the number of their gates, four each."""
-    size = integer(size, "size", layer)
     if size <= 0 or size % 4:
         raise InvalidValue(f"{layer}: size must be 4 times the number of cells, got {size}.")
     return size // 4
@@ -105,9 +104,8 @@ def dynamic_lstmp(
         The projections [N, proj_size] and the cells [N, D].
     """
     helper, width = LayerHelper("lstmp", name), _width(size, "dynamic_lstmp")
-    projected = integer(proj_size, "proj_size", "dynamic_lstmp")
-    weight = helper.create_parameter(param_attr, [projected, 4 * width], dtype)
-    proj_weight = helper.create_parameter(param_attr, [width, projected], dtype)
+    weight = helper.create_parameter(param_attr, [proj_size, 4 * width], dtype)
+    proj_weight = helper.create_parameter(param_attr, [width, proj_size], dtype)
     bias = _bias(helper, bias_attr, (7 if use_peepholes else 4) * width, dtype)
     projection, cell, *_ = helper.layers(
         "lstmp",
@@ -152,10 +150,9 @@ def dynamic_gru(
     Returns:
         The states [N, size], with the sequences of ``input``.
     """
-    helper, width = LayerHelper("gru"), integer(size, "size", "dynamic_gru")
-    dtype = input.dtype
-    weight = helper.create_parameter(param_attr, [width, 3 * width], dtype)
-    bias = _bias(helper, bias_attr, 3 * width, dtype)
+    helper, dtype = LayerHelper("gru"), input.dtype
+    weight = helper.create_parameter(param_attr, [size, 3 * size], dtype)
+    bias = _bias(helper, bias_attr, 3 * size, dtype)
     return helper.layers(
         "gru",
         "BatchGate BatchResetHiddenPrev BatchHidden Hidden",

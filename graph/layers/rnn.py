@@ -7,7 +7,7 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
 from . import nn
-from .arguments import Floats, check_float
+from .arguments import Floats, check_float, known_sizes
 from .binary import elementwise_mul
 from .helper import LayerHelper, layers
 from .nest import assert_same_structure, flatten, map_structure, pack_sequence_as
@@ -138,10 +138,10 @@ def lstm_unit(
             f"lstm_unit: The 2nd dimensions of hidden_t_prev and cell_t_prev must be the same, got "
             f"{sizes[1:]}."
         )
+    (size,) = known_sizes("lstm_unit", cell_t_prev, 1, "the cells")
     pair = concat([x_t, hidden_t_prev], axis=1)
-    gates = nn.fc(pair, 4 * sizes[2][1], param_attr=param_attr, bias_attr=bias_attr)
-    attrs = {"forget_bias": float(forget_bias)}
-    c, h = layers("lstm_unit", name, "C H", x=gates, c_prev=cell_t_prev, **attrs)
+    gates = nn.fc(pair, 4 * size, param_attr=param_attr, bias_attr=bias_attr)
+    c, h = layers("lstm_unit", name, "C H", x=gates, c_prev=cell_t_prev, forget_bias=forget_bias)
     return h, c
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...strategies.errors import InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, Integers, check_variable, integer
+from .arguments import Floats, Integers, check_variable, known_sizes
 from .helper import LayerHelper
 from .initializer import NumpyArrayInitializer
 
@@ -50,14 +50,13 @@ def nce(
             'nce: custom_dist goes with sampler="custom_dist", and must be variable there.'
         )
     helper = LayerHelper("nce", name)
-    classes = integer(num_total_classes, "num_total_classes", "nce")
-    samples = 10 if num_neg_samples is None else integer(num_neg_samples, "num_neg_samples", "nce")
-    assert input.shape is not None
-    weight = helper.create_parameter(param_attr, [classes, input.shape[1]], input.dtype)
-    bias = helper.create_parameter(bias_attr, [classes, 1], input.dtype, is_bias=True)
+    samples = 10 if num_neg_samples is None else num_neg_samples
+    (width,) = known_sizes("nce", input, 1, "the width")
+    weight = helper.create_parameter(param_attr, [num_total_classes, width], input.dtype)
+    bias = helper.create_parameter(bias_attr, [num_total_classes, 1], input.dtype, is_bias=True)
     distribution = {}
     if custom_dist is not None:
-        distribution = _distribution(helper, np.asarray(custom_dist, np.float64), classes)
+        distribution = _distribution(helper, np.asarray(custom_dist, np.float64), num_total_classes)
     cost, *_ = helper.layers(
         "nce",
         "Cost SampleLogits SampleLabels",
@@ -68,7 +67,7 @@ def nce(
         weight=weight,
         bias=bias,
         sample_weight=sample_weight,
-        num_total_classes=classes,
+        num_total_classes=num_total_classes,
         num_neg_samples=samples,
         seed=seed,
         sampler=_SAMPLERS.index(sampler),
@@ -138,7 +137,7 @@ def sampled_softmax_with_cross_entropy(
         seed: other than 0: the same are drawn in each step.
     """
     layer = "sampled_softmax_with_cross_entropy"
-    helper, samples = LayerHelper("sample_logits"), integer(num_samples, "num_samples", layer)
+    helper = LayerHelper("sample_logits")
     inputs = {"Logits": logits, "Labels": label}
     if use_customized_samples:
         for variable, argument in (
@@ -155,10 +154,10 @@ def sampled_softmax_with_cross_entropy(
         use_customized_samples=use_customized_samples,
         uniq=True,
         remove_accidental_hits=remove_accidental_hits,
-        num_samples=samples,
-        seed=integer(seed, "seed", layer),
+        num_samples=num_samples,
+        seed=seed,
     )
-    soft_label = helper.layer("one_hot", x=sampled_labels, depth=samples + 1)
+    soft_label = helper.layer("one_hot", x=sampled_labels, depth=num_samples + 1)
     operands = {"logits": sampled_logits, "label": soft_label}
     settings = {"soft_label": True, "numeric_stable_mode": False}
     _, loss = helper.layers("softmax_with_cross_entropy", "Softmax Loss", **operands, **settings)

@@ -8,7 +8,7 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue, Unsupported
 from ...strategies.types import to_var_type
 from ..program.variable import Variable
-from .arguments import Floats, check_variable, integer, known_sizes
+from .arguments import Floats, check_variable, integer, integers, known_sizes
 from .helper import LayerHelper, constant_layer, layer, layers
 from .numbers import numbers_of
 
@@ -26,7 +26,7 @@ def sequence_pool(
         raise InvalidValue(
             f"sequence_pool: {input.name!r} holds no sequences (lod_level 0): declare it with lod_level=1."
         )
-    attrs = {"pooltype": pool_type.upper(), "is_test": is_test, "pad_value": float(pad_value)}
+    attrs = {"pooltype": pool_type.upper(), "is_test": is_test, "pad_value": pad_value}
     return layers("sequence_pool", None, "Out MaxIndex", "MaxIndex", x=input, **attrs)[0]
 
 
@@ -74,7 +74,7 @@ def sequence_pad(
     Returns:
         [sequences, maxlen, ...], and the lengths, int64 [sequences].
     """
-    attrs = {"padded_length": -1 if maxlen is None else integer(maxlen, "maxlen", "sequence_pad")}
+    attrs = {"padded_length": -1 if maxlen is None else maxlen}
     inputs = {"X": x, "PadValue": pad_value}
     out, length = layers("sequence_pad", name, "Out Length", "Length", **inputs, **attrs)
     return out, length
@@ -121,7 +121,7 @@ def lod_append(x: Variable, level: Any) -> Variable:
 def _offsets(values: Any, argument: str, layer: str) -> list[int]:
     if not isinstance(values, Sequence):
         raise InvalidType(f"{layer}: {argument} must be a list of offsets, got {values!r}.")
-    return [integer(value, argument, layer) for value in values]
+    return integers(list(values), argument, layer)
 
 
 def sequence_conv(
@@ -142,15 +142,14 @@ def sequence_conv(
         padding_start: where the window begins, from its row on; ``-(filter_size // 2)`` unless told.
         padding: has no effect, as in Paddle.
     """
-    size = integer(filter_size, "filter_size", "sequence_conv")
     helper = LayerHelper("sequence_conv", name)
     (width,) = known_sizes("sequence_conv", input, 1, "the width")
-    weight = helper.create_parameter(param_attr, [size * width, num_filters], input.dtype)
-    start = -(size // 2) if padding_start is None else padding_start
+    weight = helper.create_parameter(param_attr, [filter_size * width, num_filters], input.dtype)
+    start = -(filter_size // 2) if padding_start is None else padding_start
     attrs = {
-        "contextStride": integer(filter_stride, "filter_stride", "sequence_conv"),
+        "contextStride": filter_stride,
         "contextStart": integer(start, "padding_start", "sequence_conv"),
-        "contextLength": size,
+        "contextLength": filter_size,
     }
     out = helper.layer("sequence_conv", x=input, filter=weight, **attrs)
     return helper.activate(helper.add_bias(out, bias_attr), act)
@@ -166,7 +165,7 @@ def row_conv(
     """
     helper = LayerHelper("row_conv")
     (width,) = known_sizes("row_conv", input, -1, "the width")
-    size = integer(future_context_size, "future_context_size", "row_conv") + 1
+    size = future_context_size + 1
     weight = helper.create_parameter(param_attr, [size, width], input.dtype)
     return helper.activate(helper.layer("row_conv", x=input, filter=weight), act)
 
@@ -228,18 +227,13 @@ def im2sequence(
     """
     if input_image_size is not None:
         raise Unsupported("im2sequence: images of several sizes (input_image_size) are not built.")
-    paddings = _pair(padding, "padding", "im2sequence")
+    paddings = integers(padding, "padding", "im2sequence", 2)
     attrs = {
-        "kernels": _pair(filter_size, "filter_size", "im2sequence"),
-        "strides": _pair(stride, "stride", "im2sequence"),
+        "kernels": integers(filter_size, "filter_size", "im2sequence", 2),
+        "strides": integers(stride, "stride", "im2sequence", 2),
         "paddings": paddings * 2 if len(paddings) == 2 else paddings,
     }
     return layer("im2sequence", name, x=input, **attrs)
-
-
-def _pair(value: Any, argument: str, layer: str) -> list[int]:
-    numbers = list(value) if isinstance(value, (list, tuple)) else [value, value]
-    return [integer(number, argument, layer) for number in numbers]
 
 
 def match_matrix_tensor(
@@ -259,11 +253,10 @@ def match_matrix_tensor(
     Returns:
         These, and x times W.
     """
-    assert x.shape is not None and y.shape is not None
     helper = LayerHelper("match_matrix_tensor", name)
-    channels = integer(channel_num, "channel_num", "match_matrix_tensor")
-    weight = helper.create_parameter(param_attr, [x.shape[-1], channels, y.shape[-1]], dtype)
-    fields = {"x": x, "y": y, "w": weight, "dim_t": channels}
+    widths = [known_sizes("match_matrix_tensor", v, -1, "the width")[0] for v in (x, y)]
+    weight = helper.create_parameter(param_attr, [widths[0], channel_num, widths[1]], dtype)
+    fields = {"x": x, "y": y, "w": weight, "dim_t": channel_num}
     out, tmp = helper.layers("match_matrix_tensor", "Out Tmp", "Tmp", **fields)
     return helper.activate(out, act), tmp
 
@@ -293,24 +286,18 @@ def var_conv_2d(
     """
     helper = LayerHelper("var_conv_2d", name)
     kernel, steps = (
-        _pair(value, argument, "var_conv_2d")
+        integers(value, argument, "var_conv_2d", 2)
         for argument, value in (("filter_size", filter_size), ("stride", stride))
     )
-    inputs, outputs = (
-        integer(value, argument, "var_conv_2d")
-        for argument, value in (
-            ("input_channel", input_channel),
-            ("output_channel", output_channel),
-        )
-    )
-    weight = helper.create_parameter(param_attr, [outputs, inputs * kernel[0] * kernel[1]], dtype)
+    shape = [output_channel, input_channel * kernel[0] * kernel[1]]
+    weight = helper.create_parameter(param_attr, shape, dtype)
     out, _ = helper.layers(
         "var_conv_2d",
         "Out Col",
         "Col",
         **{"X": input, "ROW": row, "COLUMN": col, "W": weight},
-        InputChannel=inputs,
-        OutputChannel=outputs,
+        InputChannel=input_channel,
+        OutputChannel=output_channel,
         **dict(zip(("KernelH", "KernelW"), kernel, strict=True)),
         **dict(zip(("StrideH", "StrideW"), steps, strict=True)),
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..program.variable import Variable
-from .arguments import Int64, integer
+from .arguments import Int64
 from .helper import LayerHelper, layers
 from .shape import squeeze, topk
 
@@ -60,7 +60,6 @@ def ctc_greedy_decoder(
     """
     helper = LayerHelper("ctc_greedy_decoder", name)
     _, best = topk(input, 1)
-    blank = integer(blank, "blank", "ctc_greedy_decoder")
     attrs = {"merge_repeated": True, "blank": blank}
     if input_length is None:
         return helper.layers("ctc_align", "Output", "Output", input=best, **attrs)[0]

@@ -119,7 +119,7 @@ def split(
         dim = integer(dim, "dim", "split")
         dim = dim + len(input.shape) if dim < 0 else dim
     fields = numbers_of("split", "axis", dim, argument="dim")
-    if isinstance(num_or_sections, int):
+    if isinstance(num_or_sections, (int, np.integer)):
         fields["num"] = count = integer(num_or_sections, "num_or_sections", "split")
     else:
         if isinstance(num_or_sections, Variable):
@@ -262,7 +262,7 @@ def fill_constant_batch_size_like(
     input: Variable,
     shape: Sequence[int],
     dtype: Any,
-    value: float,
+    value: bool | float,
     input_dim_idx: int = 0,
     output_dim_idx: int = 0,
     force_cpu: bool = False,
@@ -271,7 +271,7 @@ def fill_constant_batch_size_like(
     attrs = {
         "shape": list(shape),
         "dtype": int(to_var_type(dtype)),
-        "value": float(value),
+        "value": float(value) if isinstance(value, (bool, np.bool_)) else value,
         "input_dim_idx": input_dim_idx,
         "output_dim_idx": output_dim_idx,
         "force_cpu": force_cpu,
@@ -311,7 +311,7 @@ def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variabl
     """x + value, in place by default; x has one element."""
     helper = LayerHelper("increment")
     out = x if in_place else helper.new(x.dtype)
-    helper.layers("increment", "", x=x, out=out, step=float(value))
+    helper.layers("increment", "", x=x, out=out, step=value)
     return out
 
 

@@ -10,7 +10,6 @@ from ...strategies.types import VarType
 from ..ops.stacked_lstm import elements
 from ..program.variable import Variable
 from . import shape as tensors
-from .arguments import integer
 from .binary import mul
 from .helper import LayerHelper
 from .initializer import Initializer
@@ -70,8 +69,8 @@ def lstm(
         ShapeError: a first state has another shape.
     """
     size, layers = (
-        integer(hidden_size, "hidden_size", "lstm"),
-        integer(num_layers, "num_layers", "lstm"),
+        hidden_size,
+        num_layers,
     )
     sizes = input.shape or ()
     if size < 1 or layers < 1 or len(sizes) != 3 or sizes[2] < 1:

@@ -35,7 +35,7 @@ def filter_by_instag(
         ins=ins,
         ins_tag=ins_tag,
         filter_tag=filter_tag,
-        is_lod=bool(is_lod),
+        is_lod=is_lod,
         out_val_if_empty=out_val_if_empty,
     )
     return [out, loss_weight]

@@ -9,7 +9,7 @@ from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_var_type
 from ..program.program import default_main_program
 from ..program.variable import Variable
-from .arguments import check_variable
+from .arguments import check_variable, integers
 from .helper import LayerHelper, constant_layer, layer, layers
 from .initializer import ConstantInitializer
 from .numbers import numbers_of
@@ -78,7 +78,9 @@ def pad(
     x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None
 ) -> Variable:
     """A margin of one value: ``paddings`` before and after each dimension."""
-    return layer("pad", name, x=x, paddings=sizes_of(paddings, "pad"), pad_value=float(pad_value))
+    return layer(
+        "pad", name, x=x, paddings=integers(paddings, "paddings", "pad"), pad_value=pad_value
+    )
 
 
 def pad2d(
@@ -95,11 +97,11 @@ def pad2d(
     if data_format not in ("NCHW", "NHWC"):
         raise InvalidValue(f"pad2d: data_format must be 'NCHW' or 'NHWC', got {data_format!r}.")
     inputs: dict[str, Any] = {"X": input}
-    attrs = {"mode": mode, "pad_value": float(pad_value), "data_format": data_format}
+    attrs = {"mode": mode, "pad_value": pad_value, "data_format": data_format}
     if isinstance(paddings, Variable):
         inputs["Paddings"] = paddings
     else:
-        attrs["paddings"] = sizes_of(paddings, "pad2d")
+        attrs["paddings"] = integers(paddings, "paddings", "pad2d")
     return layer("pad2d", name, **inputs, **attrs)
 
 
@@ -151,7 +153,7 @@ def gaussian_random(
     shape: Any, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = "float32"
 ) -> Variable:
     """Numbers drawn from a normal distribution, anew in each step."""
-    attrs = {"mean": float(mean), "std": float(std), "seed": seed}
+    attrs = {"mean": mean, "std": std, "seed": seed}
     return _draw("gaussian_random", shape, dtype, attrs)
 
 
@@ -159,7 +161,7 @@ def uniform_random(
     shape: Any, dtype: Any = "float32", min: float = -1.0, max: float = 1.0, seed: int = 0
 ) -> Variable:
     """Numbers drawn evenly between ``min`` and ``max``, anew in each step."""
-    attrs = {"min": float(min), "max": float(max), "seed": seed}
+    attrs = {"min": min, "max": max, "seed": seed}
     return _draw("uniform_random", shape, dtype, attrs)
 
 
@@ -193,7 +195,7 @@ def rank(input: Variable) -> Variable:
 
 def reverse(x: Variable, axis: int | Sequence[int]) -> Variable:
     """The elements from the end to the front along ``axis``."""
-    axes = [axis] if isinstance(axis, int) else sizes_of(axis, "reverse")
+    axes = integers(axis, "axis", "reverse")
     return layer("reverse", x=x, axis=axes)
 
 
@@ -202,7 +204,7 @@ def strided_slice(
 ) -> Variable:
     """Every ``strides``-th element from ``starts`` to ``ends`` of each of ``axes``."""
     bounds = {"starts": starts, "ends": ends, "strides": strides}
-    return window("strided_slice", input, sizes_of(axes, "strided_slice: axes"), **bounds)
+    return window("strided_slice", input, integers(axes, "axes", "strided_slice"), **bounds)
 
 
 def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:

@@ -10,7 +10,7 @@ from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
 from . import shape as shapes
-from .arguments import Floats, Integers, integer
+from .arguments import Floats, Integers, integers
 from .helper import LayerHelper, layer
 from .initializer import ConstantInitializer
 
@@ -43,9 +43,7 @@ def tree_conv(
             "tree_conv: nodes_vector must be [trees, nodes, features] of known width."
         )
     helper = LayerHelper("tree_conv", name)
-    sizes = [integer(output_size, "output_size", "tree_conv")]
-    sizes.append(integer(num_filters, "num_filters", "tree_conv"))
-    shape = [(nodes_vector.shape or ())[2], 3, *sizes]
+    shape = [(nodes_vector.shape or ())[2], 3, output_size, num_filters]
     filters = helper.create_parameter(param_attr, shape, nodes_vector.dtype)
     if filters is None:
         raise InvalidValue("tree_conv: param_attr cannot be False: a convolution needs filters.")
@@ -71,11 +69,9 @@ def tdm_child(
         dtype: of the tree and of the results, int32 or int64.
     """
     helper, number = LayerHelper("tdm_child"), _integer_type(dtype, "dtype", "tdm_child")
-    count = integer(child_nums, "child_nums", "tdm_child")
-    shape = [integer(node_nums, "node_nums", "tdm_child"), 3 + count]
-    tree = _tree(helper, param_attr, shape, dtype, "tdm_child")
+    tree = _tree(helper, param_attr, [node_nums, 3 + child_nums], dtype, "tdm_child")
     results = "Child LeafMask"
-    fields = {"x": x, "tree_info": tree, "child_nums": count, "dtype": number}
+    fields = {"x": x, "tree_info": tree, "child_nums": child_nums, "dtype": number}
     child, leaf_mask = helper.layers("tdm_child", results, results, **fields)
     return child, leaf_mask
 
@@ -113,21 +109,20 @@ def tdm_sampler(
     """
     number = _integer_type(dtype, "dtype", "tdm_sampler")
     _integer_type(tree_dtype, "tree_dtype", "tdm_sampler")
-    counts = [integer(n, "neg_samples_num_list", "tdm_sampler") for n in neg_samples_num_list]
-    sizes = [integer(n, "layer_node_num_list", "tdm_sampler") for n in layer_node_num_list]
-    leaves = integer(leaf_node_num, "leaf_node_num", "tdm_sampler")
+    counts = integers(neg_samples_num_list, "neg_samples_num_list", "tdm_sampler")
+    sizes = integers(layer_node_num_list, "layer_node_num_list", "tdm_sampler")
     if len(counts) != len(sizes):
         raise InvalidValue(
             f"tdm_sampler: neg_samples_num_list has {len(counts)} layers, layer_node_num_list {len(sizes)}."
         )
-    if leaves >= sum(sizes):
+    if leaf_node_num >= sum(sizes):
         raise InvalidValue(
-            f"tdm_sampler: leaf_node_num {leaves} must be below the {sum(sizes)} nodes of all layers."
+            f"tdm_sampler: leaf_node_num {leaf_node_num} must be below the {sum(sizes)} nodes of all layers."
         )
     helper = LayerHelper("tdm_sampler")
     inputs = {"X": x}
     for slot, attr, shape in (
-        ("Travel", tree_travel_attr, [leaves, len(sizes)]),
+        ("Travel", tree_travel_attr, [leaf_node_num, len(sizes)]),
         ("Layer", tree_layer_attr, [sum(sizes), 1]),
     ):
         inputs[slot] = _tree(helper, attr, shape, tree_dtype, "tdm_sampler")

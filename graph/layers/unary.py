@@ -117,7 +117,7 @@ def clip(x: Variable, min: Any, max: Any, name: str | None = None) -> Variable:
 
 def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Variable:
     """x scaled down to a norm of at most ``max_norm``."""
-    return layer("clip_by_norm", name, x=x, max_norm=float(max_norm))
+    return layer("clip_by_norm", name, x=x, max_norm=max_norm)
 
 
 def softmax(
@@ -137,7 +137,7 @@ def scale(
 ) -> Variable:
     """scale x + bias, or scale (x + bias); ``scale`` is a number or a Variable."""
     helper = LayerHelper("scale", name)
-    attrs = {"bias": float(bias), "bias_after_scale": bias_after_scale}
+    attrs = {"bias": bias, "bias_after_scale": bias_after_scale}
     out = helper.layer("scale", x=x, **numbers_of("scale", "scale", scale), **attrs)
     return helper.activate(out, act)
 
@@ -156,7 +156,7 @@ def dropout(
     Each step draws anew, unless ``seed`` is set here: the program's seed makes runs the same, not steps.
     """
     attrs = {
-        "dropout_prob": float(dropout_prob),
+        "dropout_prob": dropout_prob,
         "is_test": is_test,
         "fix_seed": seed is not None,
         "seed": seed or 0,

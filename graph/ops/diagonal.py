@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,7 @@ import numpy as np
 from ...strategies.types import VarType
 from . import formula as f
 from .operands import Input, Operands, Output, Positive, Unary
-from .registry import Inference, Specs, define, slope
-from .rules import normal_axis, of_shape
+from .registry import define, slope
 from .samples import normal, sample
 from .shapes import Sized
 
@@ -69,24 +67,6 @@ define(
 )
 
 
-def two_axes(op: Inference, rank: int, *names: str) -> tuple[int, int]:
-    """Return two different dimensions, counted from the front."""
-    first, second = (normal_axis(op, op.attr(name), rank) for name in names)
-    op.require(first != second, f"{names[0]} and {names[1]} must be two dimensions")
-    return first, second
-
-
-def diag_embed_shape(op: Inference) -> Mapping[str, Specs]:
-    """The last dimension goes on a diagonal of ``dim1`` and ``dim2`` of the result."""
-    x = op.spec("Input")
-    op.require(len(x.shape) > 0, "Input must have a dimension")
-    rest, last = list(x.shape[:-1]), x.shape[-1]
-    size = last + abs(op.attr("offset")) if last >= 0 else -1
-    for axis in sorted(two_axes(op, len(x.shape) + 1, "dim1", "dim2")):
-        rest.insert(axis, size)
-    return {"Out": of_shape(tuple(rest), x)}
-
-
 class DiagEmbedAttributes(Operands):
     offset: int = 0
     dim1: int = -2
@@ -101,7 +81,14 @@ class DiagEmbed(DiagEmbedAttributes):
 define(
     "diag_embed",
     DiagEmbed,
-    diag_embed_shape,
+    Sized(
+        "Input -> Out [*sizes]",
+        "len(Input) > 0; Input must have a dimension",
+        "first, second = sorted([front(axis, (1, *Input)) for axis in (dim1, dim2)])",
+        "first != second; dim1 and dim2 must be two dimensions",
+        "size = Input[-1] + abs(offset)",
+        "sizes = [*Input[:first], size, *Input[first : second - 1], size, *Input[second - 1 : -1]]",
+    ),
     samples=(
         sample({"Input": normal(2, 3)}),
         sample({"Input": normal(2, 3)}, offset=-1, dim1=0, dim2=2),
@@ -115,22 +102,16 @@ define(
 )
 
 
-def _cut(op: Inference, first: str, second: str) -> tuple[list[int], int]:
-    """Return the sizes besides two dimensions, and that of their diagonal."""
-    shape, offset = op.shape("Input"), op.attr("offset")
-    op.require(len(shape) > 1, "Input must have two dimensions or more")
-    axes = two_axes(op, len(shape), first, second)
-    rows, columns = (shape[axis] for axis in axes)
-    known = rows >= 0 and columns >= 0
-    length = diagonal_length(rows, columns, offset) if known else -1
-    op.require(length != 0, f"offset {offset} lies outside [{rows}, {columns}]")
-    return [n for i, n in enumerate(shape) if i not in axes], length
-
-
-def diagonal_shape(op: Inference) -> Mapping[str, Specs]:
-    """The diagonal of ``axis1`` and ``axis2`` becomes the last dimension."""
-    rest, length = _cut(op, "axis1", "axis2")
-    return {"Out": of_shape((*rest, length), op.spec("Input"))}
+def _without_matrices(first: str, second: str) -> tuple[str, ...]:
+    """Return what words stand for: sizes besides those of matrices, and the length of their diagonal."""
+    return (
+        "len(Input) > 1; Input must have two dimensions or more",
+        f"row, column = front({first}, Input), front({second}, Input)",
+        f"row != column; {first} and {second} must be two dimensions",
+        "length = min(Input[row] + min(offset, 0), Input[column] - max(offset, 0))",
+        "length > 0; offset lies outside of the matrices",
+        "rest = [n for i, n in enumerate(Input) if i not in (row, column)]",
+    )
 
 
 class Diagonal(Operands):
@@ -144,7 +125,7 @@ class Diagonal(Operands):
 define(
     "diagonal",
     Diagonal,
-    diagonal_shape,
+    Sized("Input -> Out [*rest length]", *_without_matrices("axis1", "axis2")),
     samples=(
         sample({"Input": normal(3, 4)}, offset=1),
         sample({"Input": normal(3, 2, 4)}, offset=-1, axis1=-1, axis2=0),
@@ -156,12 +137,6 @@ define(
     ),
     slope=slope("input d_out", "d_input"),
 )
-
-
-def trace_shape(op: Inference) -> Mapping[str, Specs]:
-    """Both dimensions go; of a matrix one element stays."""
-    rest, _ = _cut(op, "dim1", "dim2")
-    return {"Out": of_shape(tuple(rest) or (1,), op.spec("Input"))}
 
 
 class Trace(DiagEmbedAttributes):
@@ -183,7 +158,7 @@ def trace(a: Trace) -> f.Results:
 define(
     "trace",
     Trace,
-    trace_shape,
+    Sized("Input -> Out [*sizes]", *_without_matrices("dim1", "dim2"), "sizes = rest or [1]"),
     formula=trace,
     samples=(
         sample({"Input": normal(3, 4)}),

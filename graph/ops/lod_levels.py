@@ -103,6 +103,11 @@ def lengths_shape(op: Inference) -> Mapping[str, Specs]:
 
 def copies_shape(op: Inference) -> Mapping[str, Specs]:
     """Y ends with the number of copies."""
+    sequences, counted = (op.shape(slot)[0] - 1 for slot in ("X", "Y"))
+    op.require(
+        sequences == counted or min(sequences, counted) < 0,
+        f"X has {sequences} sequences, and Y tells of {counted} how often they are copied",
+    )
     counts = op.value("Y")
     return {"Out": OFFSETS._replace(shape=(-1 if counts is None else int(counts[-1]) + 1,))}
 

@@ -355,7 +355,7 @@ def detections_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(len({len(own) for own in maps}) == 1, "BBoxes, Scores and Anchors must be as many")
     for boxes, scores, anchors in zip(*maps, strict=True):
         ranks = (len(boxes.shape), len(scores.shape), len(anchors.shape)) == (3, 3, 2)
-        fits = ranks and boxes.shape[2] == anchors.shape[1] == 4
+        fits = ranks and {boxes.shape[2], anchors.shape[1]} <= {4, -1}
         op.require(fits, "maps must have BBoxes [N, M, 4], Scores [N, M, C] and Anchors [M, 4]")
         counts = {boxes.shape[1], scores.shape[1], anchors.shape[0]} - {-1}
         op.require(len(counts) <= 1, "a map must have as many boxes as scores and anchors")

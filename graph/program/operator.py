@@ -7,6 +7,8 @@ from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, Unsupported, nearest
 from ...strategies.types import VarType
 from ..ops.lod import Lods, of_each
@@ -105,7 +107,7 @@ class Operator:
             if name not in attrs and name not in STAMPED:
                 raise InvalidValue(f"{self.type} has no attribute {name!r}.{nearest(name, attrs)}")
             if value is not None:
-                attrs[name] = list(value) if isinstance(value, tuple) else value
+                attrs[name] = plain(value)
         return attrs
 
     def input(self, slot: str) -> list[str]:
@@ -178,7 +180,7 @@ class Operator:
             InvalidValue: the op has no such attribute.
         """
         self.attr(name)
-        self.attrs[name] = list(value) if isinstance(value, tuple) else value
+        self.attrs[name] = plain(value)
         self.block.program.touch()
 
     def _remove_attr(self, name: str) -> None:
@@ -433,6 +435,13 @@ class _LodLevels(Lods[None]):
     def value(self, slot: str, position: int = 0) -> None:
         """Return what stands for any value."""
         return _LEVEL
+
+
+def plain(value: Any) -> Any:
+    """Return an attribute's value as Python's numbers and lists: NumPy's are in no file and no message."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def user_frame(stack: Sequence[str]) -> str:

@@ -97,3 +97,60 @@ def test_what_has_the_sequences_of_one_value_on_both_sides_keeps_them(branch: An
         own, sums = exe.run(main, feed=feed, fetch_list=[value, total], return_numpy=False)
         assert own.recursive_sequence_lengths() == [[2, 3]]
         np.testing.assert_array_equal(np.array(sums), [[2 * factor], [3 * factor]])
+
+
+_FLAG_PROGRAMS: dict[str, Any] = {
+    "cond": lambda flag, x: fluid.layers.cond(flag, lambda: x * 2.0, lambda: x * 3.0),
+    "cond with a product": lambda flag, x: fluid.layers.cond(
+        flag, lambda: fluid.layers.matmul(x, x), lambda: x * 3.0
+    ),
+    "switch_case": lambda flag, x: fluid.layers.switch_case(
+        fluid.layers.cast(flag, "int32"), {1: lambda: x * 2.0, 0: lambda: x * 3.0}
+    ),
+}
+
+
+@pytest.mark.parametrize("size", [None, 1], ids=["of unknown size", "in a matrix"])
+@pytest.mark.parametrize("name", _FLAG_PROGRAMS)
+def test_a_condition_is_one_element_of_any_shape(name: str, size: int | None) -> None:
+    """As layers.data declares it, [-1, 1]: that there is one element is known when a step is fed."""
+    with fluid.program_guard(fluid.Program()):
+        flag = fluid.data("flag", [size, 1], "bool")
+        x = fluid.data("x", [2, 2])
+        x.stop_gradient = False
+        result = _FLAG_PROGRAMS[name](flag, x)
+        grad = fluid.gradients([fluid.layers.reduce_sum(result)], [x])[0]
+        exe = fluid.Executor(fluid.CPUPlace())
+        ones = np.ones((2, 2), "float32")
+
+        def run_with(*flags: bool) -> list[float]:
+            feed = {"flag": np.array(flags).reshape(-1, 1), "x": ones}
+            values = exe.run(feed=feed, fetch_list=[result, grad])
+            return [float(value.ravel()[0]) for value in values]
+
+        taken = [2.0, 4.0] if "product" in name else [2.0, 2.0]
+        assert run_with(True) == taken
+        if size is None:
+            with pytest.raises(fluid.core.EnforceNotMet, match="3 elements do not fill"):
+                run_with(True, False, True)
+        assert run_with(False) == [3.0, 3.0]
+
+
+def test_a_switch_takes_a_condition_of_unknown_size() -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        step = fluid.layers.data("step", [1])
+        rate = fluid.layers.create_global_var([1], 0.0, "float32", persistable=True)
+        with fluid.layers.Switch() as switch:
+            for limit, value in ((1.0, 0.1), (2.0, 0.2)):
+                below = step < fluid.layers.fill_constant([1], "float32", limit)
+                with switch.case(below):
+                    fluid.layers.assign(fluid.layers.fill_constant([1], "float32", value), rate)
+            with switch.default():
+                fluid.layers.assign(fluid.layers.fill_constant([1], "float32", 0.3), rate)
+        exe = fluid.Executor(fluid.CPUPlace())
+        exe.run(fluid.default_startup_program())
+        rates = [
+            float(exe.run(feed={"step": np.array([[s]], "float32")}, fetch_list=[rate])[0][0])
+            for s in (0, 1, 2)
+        ]
+    np.testing.assert_allclose(rates, [0.1, 0.2, 0.3])

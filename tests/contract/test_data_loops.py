@@ -50,6 +50,23 @@ def test_while_loop_counts_to_what_is_fed(rounds: int) -> None:
     assert [int(v[0]) for v in values] == [rounds, sum(range(rounds))]
 
 
+@pytest.mark.parametrize("shape", [[None], [None, 1]])
+def test_that_a_condition_is_one_element_may_be_known_in_a_step(shape: list[Any]) -> None:
+    loop, i, going = counted(n := fluid.data("n", shape, "int64"))
+    with loop.block():
+        L.less_than(L.increment(i, 1), n, cond=going)
+    exe, ones = fluid.Executor(fluid.CPUPlace()), [1] * (len(shape) - 1)
+
+    def rounds(*limits: int) -> int:
+        feed = {"n": np.array(limits).reshape(-1, *ones)}
+        return int(exe.run(feed=feed, fetch_list=[i])[0][0])
+
+    assert rounds(3) == 3
+    with pytest.raises(ExecutionError, match=r"while.*must have one element, .* shape \[2"):
+        rounds(3, 4)
+    assert rounds(2) == 2
+
+
 def test_a_loop_reads_parameters_and_writes_an_array() -> None:
     x, n = fluid.data("x", [None, 4]), fluid.data("n", [1], "int64")
     state, entries = L.assign(x), L.create_array("float32")

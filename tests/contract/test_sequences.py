@@ -428,6 +428,12 @@ REFUSED: dict[str, tuple[Build, dict[str, Any], type[Exception], str]] = {
         EnforceNotMet,
         "chunk_scheme must be 'plain', 'IOB', 'IOE' or 'IOBES', got 'BIO'",
     ),
+    "copies of other sequences": (
+        lambda x, times: layers.sequence_expand(x, times),
+        {"x": sequences(ROWS, TWO), "times": sequences(ROWS, [[1, 1, 3]])},
+        EnforceNotMet,
+        "X has 2 sequences, and Y tells of 3 how often they are copied",
+    ),
     "images of several sizes": (
         lambda x, sizes: layers.im2sequence(x, input_image_size=sizes),
         {"x": np.zeros((1, 1, 2, 2), "float32"), "sizes": np.ones((1, 2), "float32")},

@@ -156,3 +156,117 @@ def test_later_scores_are_left_out_of_a_softmax() -> None:
     np.testing.assert_allclose(
         value, weights / weights.sum(-1, keepdims=True), rtol=1e-5, atol=1e-7
     )
+
+
+_OF_NUMPY: dict[str, Callable[[Any], Any]] = {
+    "dims": lambda x: fluid.layers.reduce_sum(x, [np.int64(1)]),
+    "one dimension": lambda x: fluid.layers.reduce_sum(x, np.int32(1)),
+    "an order": lambda x: fluid.layers.transpose(x, np.array([1, 0])),
+    "margins": lambda x: fluid.layers.pad(x, np.array([0, 0, 1, 1])),
+    "a shape": lambda x: fluid.layers.reshape(x, [np.int64(-1), np.int64(2)]),
+    "a flag": lambda x: fluid.layers.cumsum(x, 1, exclusive=np.True_),
+    "a factor": lambda x: fluid.layers.scale(x, np.float32(2), bias_after_scale=np.False_),
+    "parts": lambda x: fluid.layers.split(x, np.int64(2), np.int64(1))[1],
+}
+
+
+@pytest.mark.parametrize("layer", _OF_NUMPY.values(), ids=_OF_NUMPY)
+def test_numpys_numbers_are_attributes_of_pythons(layer: Callable[[Any], Any]) -> None:
+    x = fluid.data("x", [3, 4])
+    y = layer(x)
+    program = fluid.default_main_program()
+    for op in program.global_block().ops:
+        for value in op.attrs.values():
+            for item in value if isinstance(value, list) else [value]:
+                assert not isinstance(item, (np.generic, np.ndarray))
+    (result,) = fluid.Executor().run(
+        program, feed={"x": np.ones((3, 4), "float32")}, fetch_list=[y]
+    )
+    assert result.size
+
+
+def test_an_operator_takes_numpys_numbers() -> None:
+    x, block = fluid.data("x", [3, 4]), fluid.default_main_program().global_block()
+    y = block.create_var(name="y", dtype="float32")
+    op = block.append_op("softmax", {"X": [x]}, {"Out": [y]}, {"axis": np.int64(1)})
+    op._set_attr("axis", np.int64(0))
+    (result,) = fluid.Executor().run(feed={"x": np.ones((3, 4), "float32")}, fetch_list=[y])
+    assert type(op.attr("axis")) is int
+    np.testing.assert_allclose(result, 1 / 3, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (lambda x: fluid.layers.pad(x, [0, 0.5, 0, 0]), "pad: paddings must be an int, got 0.5"),
+        (lambda x: fluid.layers.unfold(x, "a"), "unfold: kernel_sizes must be an int, got 'a'"),
+        (
+            lambda x: fluid.layers.im2sequence(x, 1.5),
+            "im2sequence: filter_size must be an int, got 1.5",
+        ),
+        (lambda x: fluid.layers.crop(x, [1, 1], "a"), "crop: offsets must be an int, got 'a'"),
+        (lambda x: fluid.layers.reverse(x, [None]), "reverse: axis must be an int, got None"),
+    ],
+)
+def test_a_list_of_integers_is_named_where_it_holds_something_else(
+    layer: Callable[[Any], Any], message: str
+) -> None:
+    with pytest.raises(InvalidType, match=message):
+        layer(fluid.data("x", [3, 4]))
+
+
+_OF_UNKNOWN_WIDTH: dict[str, Callable[[Any], Any]] = {
+    "nce": lambda x: fluid.layers.nce(x, fluid.data("label", [None, 1], "int64"), 5),
+    "linear_chain_crf": lambda x: fluid.layers.linear_chain_crf(
+        x, fluid.data("label", [None, 1], "int64", lod_level=1)
+    ),
+    "center_loss": lambda x: fluid.layers.center_loss(
+        x, fluid.data("label", [None, 1], "int64"), 3, 0.1, None
+    ),
+    "match_matrix_tensor": lambda x: fluid.contrib.layers.match_matrix_tensor(x, x, 2),
+    "lstm_unit": lambda x: fluid.layers.lstm_unit(x, x, x),
+    "BasicGRUUnit": lambda x: fluid.layers.GRUCell(2)(x, x),
+    "BasicLSTMUnit": lambda x: fluid.layers.LSTMCell(2)(x, [x, x]),
+}
+
+
+@pytest.mark.parametrize("layer", _OF_UNKNOWN_WIDTH)
+def test_a_width_that_parameters_have_must_be_known(layer: str) -> None:
+    x = fluid.data("x", [None, None], lod_level=1)
+    with pytest.raises(
+        InvalidValue, match=rf"{layer}: the \w+ of 'x', of shape \[-1, -1\], must be known"
+    ):
+        _OF_UNKNOWN_WIDTH[layer](x)
+
+
+def test_an_input_with_too_few_dimensions_is_named() -> None:
+    x = fluid.data("x", [None], lod_level=1)
+    with pytest.raises(InvalidValue, match=r"sequence_conv: 'x', of shape \[-1\], has too few dim"):
+        fluid.layers.sequence_conv(x, 3)
+
+
+@pytest.mark.parametrize("value", [True, np.False_, 1.0])
+def test_a_batch_of_flags_is_filled_with_a_flag(value: Any) -> None:
+    x = fluid.data("x", [None, 4])
+    flags = fluid.layers.fill_constant_batch_size_like(x, [-1, 2], "bool", value)
+    (result,) = fluid.Executor().run(feed={"x": np.ones((3, 4), "float32")}, fetch_list=[flags])
+    np.testing.assert_array_equal(result, np.full((3, 2), bool(value)))
+
+
+def test_memories_begin_with_a_float() -> None:
+    """Of an integer, too: the attribute of a saved program is a float."""
+    x = fluid.data("x", [None, 2], lod_level=1)
+    steps, rnn = fluid.layers.DynamicRNN(), fluid.layers.StaticRNN()
+    with steps.block():
+        steps.step_input(x)
+        memory = steps.memory(shape=[2], value=1)
+        steps.update_memory(memory, memory + 1)
+        steps.output(memory)
+    with rnn.step():
+        row = rnn.step_input(fluid.data("rows", [3, None, 2]))
+        memory = rnn.memory(shape=[-1, 2], batch_ref=row, init_value=1)
+        rnn.update_memory(memory, memory + row)
+        rnn.step_output(memory)
+    blocks = fluid.default_main_program().blocks
+    fills = [op for b in blocks for op in b.ops if op.type == "fill_constant_batch_size_like"]
+    assert [type(op.attr("value")) for op in fills] == [float, float]

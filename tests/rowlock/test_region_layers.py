@@ -129,3 +129,23 @@ def test_text_is_merged_and_chosen() -> None:
     expected = [[0, 1.2, 0.1166667], [0, 0.3, 9.0], [0, 0.9, 0.0], [0, 0.6, 3.0]]
     np.testing.assert_allclose(np.array(tensor)[:, :3], expected, 1e-5)
     assert tensor.lod() == [[0, 2, 4]]
+
+
+def test_the_sizes_of_a_pyramid_need_not_be_declared() -> None:
+    with fluid.program_guard(fluid.Program()):
+        names = {"boxes": 3, "scores": 3, "anchors": 2, "image": 2}
+        boxes, scores, anchors, image = (
+            fluid.data(name, [None] * rank) for name, rank in names.items()
+        )
+        regions = fluid.layers.retinanet_detection_output([boxes], [scores], [anchors], image)
+        feed = {
+            "boxes": np.zeros((1, 1, 4), "float32"),
+            "scores": np.full((1, 1, 2), 0.9, "float32"),
+            "anchors": np.array([[1, 1, 5, 5]], "float32"),
+            "image": np.array([[20, 20, 1]], "float32"),
+        }
+        exe = fluid.Executor()
+        (result,) = exe.run(feed=feed, fetch_list=[regions], return_numpy=False)
+        assert np.array(result).shape == (2, 6)
+        with pytest.raises(fluid.core.EnforceNotMet, match=r"maps must have BBoxes \[N, M, 4\]"):
+            exe.run(feed={**feed, "boxes": np.zeros((1, 1, 5), "float32")}, fetch_list=[regions])

@@ -7,6 +7,7 @@ from copy import copy
 from typing import Any
 
 from ...graph.layers import binary, shape, tensors, unary
+from ...graph.layers.arguments import known_sizes
 from ...graph.layers.param_attr import ParamAttr
 from ...graph.layers.recurrent import StaticRNN
 from ...graph.layers.rnn import length_mask, masked
@@ -43,8 +44,8 @@ class _Unit(Layer):
 
     def _joined(self, input: Variable, hidden: Variable) -> Variable:
         if not self._has_parameters:
-            assert input.shape is not None
-            self._build(input.shape[-1] + self._hidden_size)
+            (width,) = known_sizes(type(self).__name__, input, -1, "the width")
+            self._build(width + self._hidden_size)
             self._has_parameters = True
         return shape.concat([input, hidden], 1)
 
