@@ -7,6 +7,7 @@ from typing import Any
 
 from ..graph.layers import binary, unary
 from ..graph.layers import shape as layers
+from ..graph.layers.arguments import axis_of
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -15,7 +16,6 @@ from .creation import full_like
 from .manipulation import transpose
 from .math import alike, isnan, norm
 from .math import sum as total
-from .places import axis_of
 from .search import argsort, sort, where
 
 Axis = int | Sequence[int] | None

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ..graph.layers import binary, tensors
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import of_family
+from ..graph.layers.arguments import axis_of, of_family
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
@@ -15,7 +15,7 @@ from .creation import arange, constant, full_like
 from .elementwise import logaddexp
 from .manipulation import gather
 from .math import cumsum, floats
-from .places import axis_of, take_along_axis
+from .places import take_along_axis
 from .search import argsort, nonzero, where
 from .views import diff
 

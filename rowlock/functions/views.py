@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ..graph.layers import binary, tensors
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import check_variable
+from ..graph.layers.arguments import axis_of, check_variable
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -18,7 +18,7 @@ from . import math as functions
 from .creation import full_like, meshgrid, ones_like
 from .manipulation import concat, expand, flatten, gather, reshape, stack, transpose
 from .math import mod
-from .places import axis_of, known_sizes, sizes_of_step, swapaxes
+from .places import known_sizes, sizes_of_step, swapaxes
 from .search import where
 
 

@@ -93,9 +93,9 @@ def deform_conv2d(
         input=x,
         offset=offset,
         filter=weight,
-        strides=several(stride, 2, "stride"),
-        paddings=several(padding, 2, "padding"),
-        dilations=several(dilation, 2, "dilation"),
+        strides=several(stride, 2, "stride", "deform_conv2d"),
+        paddings=several(padding, 2, "padding", "deform_conv2d"),
+        dilations=several(dilation, 2, "dilation", "deform_conv2d"),
         groups=groups,
         deformable_groups=deformable_groups,
         im2col_step=1,
@@ -136,10 +136,6 @@ class DeformConv2D(_ConvBase, data_format="NCHW"):
         return deform_conv2d(x, offset, self.weight, self.bias, *window, *groups, mask)
 
 
-def _pair(size: Any) -> list[int]:
-    return several(size, 2, "output_size")
-
-
 def _ends(counts: Variable) -> Variable:
     """Return the offsets [N + 1] of rows, int64, of which each image has as many as ``counts`` says."""
     ends = functions.cumsum(layers.cast(counts, "int64"), 0)
@@ -158,7 +154,7 @@ def roi_pool(
 
     ``boxes_num`` (int32 [N]) says how many regions each image has; ``output_size`` are the bins.
     """
-    height, width = _pair(output_size)
+    height, width = several(output_size, 2, "output_size", "roi_pool")
     return regions.roi_pool(x, boxes, height, width, spatial_scale, _ends(boxes_num))
 
 
@@ -177,7 +173,7 @@ def roi_align(
     A bin has ``sampling_ratio`` by as many points, up to 0 one for each pixel that it is high and wide.
     ``aligned``: the middle of pixel 0 is at 0, not at 0.5, and regions may be smaller than a pixel.
     """
-    height, width = _pair(output_size)
+    height, width = several(output_size, 2, "output_size", "roi_align")
     settings = {
         "pooled_height": height,
         "pooled_width": width,
@@ -201,7 +197,7 @@ def psroi_pool(
     Raises:
         InvalidValue: the channels do not divide by the bins.
     """
-    height, width = _pair(output_size)
+    height, width = several(output_size, 2, "output_size", "psroi_pool")
     channels = (x.shape or ())[1]
     if channels % (height * width):
         raise InvalidValue(
