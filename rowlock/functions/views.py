@@ -361,8 +361,7 @@ def take(
         places = binary.elementwise_min(binary.elementwise_max(places, first), count - 1)
     else:
         places = where(places < 0, places + count, places)
-    taken = gather(row, places)
-    return layers.reshape(taken, sizes_of_step(index))
+    return layers.reshape(gather(row, places), sizes_of_step(index))
 
 
 def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Variable:
