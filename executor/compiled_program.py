@@ -176,7 +176,9 @@ class CompiledProgram(Runnable):
 
     def _check_loss_name(self, loss_name: str | None) -> None:
         if loss_name is not None and not isinstance(loss_name, str):
-            raise InvalidType(f"loss_name must be a str, got {type(loss_name).__name__}.")
+            raise InvalidType(
+                f"loss_name must be a str such as loss.name, got {type(loss_name).__name__}."
+            )
         block = self._snapshot.global_block()
         if not loss_name and any(op.type.endswith("_grad") for op in block.ops):
             raise InvalidArgument(
