@@ -31,7 +31,7 @@ from .driver.parallel import ParallelRun
 from .driver.rings import refuse_rings
 from .driver.runnable import Runnable, Steps
 from .driver.together import trainers_of
-from .driver.validation import validate_strategies
+from .driver.validation import validate_strategies, validate_types
 from .feed.scope import Scope
 from .gang.gang import Gang
 from .gang.launchers import gang_at, gang_for, launching
@@ -52,7 +52,7 @@ class CompiledProgram(Runnable):
     program it was made from.
 
     Raises:
-        InvalidType: ``program_or_graph`` is neither Program nor Graph.
+        InvalidType: ``program_or_graph`` is neither Program nor Graph, or a strategy is none.
         InvalidValue: it is a parameter server's program.
     """
 
@@ -68,6 +68,7 @@ class CompiledProgram(Runnable):
             raise InvalidType(
                 f"CompiledProgram takes a Program or a Graph, got {type(program_or_graph).__name__}."
             )
+        validate_types(build_strategy)
         if serves(self._snapshot):
             raise InvalidValue(
                 "this is a parameter server's program, which has no steps to be compiled: run it as it is, "
@@ -129,7 +130,7 @@ class CompiledProgram(Runnable):
         Raises:
             InvalidArgument: called twice, no places, a program with gradients without ``loss_name``, or
                 trainers without as many endpoints.
-            InvalidType: ``loss_name`` is no string.
+            InvalidType: ``loss_name`` is no string, or a strategy is none.
             InvalidValue: an endpoint of a trainer is none, or another's.
             EnforceNotMet: ``trainer_id`` is none of ``num_trainers``.
             Unsupported: a strategy that several trainers cannot follow.
@@ -139,6 +140,7 @@ class CompiledProgram(Runnable):
                 "with_data_parallel was called before on this CompiledProgram. Make a new one."
             )
         self._check_loss_name(loss_name)
+        validate_types(build_strategy, exec_strategy)
         if share_vars_from is not None and not isinstance(share_vars_from, CompiledProgram):
             raise InvalidType(
                 f"share_vars_from must be a CompiledProgram, got {type(share_vars_from).__name__}."
@@ -174,7 +176,9 @@ class CompiledProgram(Runnable):
 
     def _check_loss_name(self, loss_name: str | None) -> None:
         if loss_name is not None and not isinstance(loss_name, str):
-            raise InvalidType(f"loss_name must be a str, got {type(loss_name).__name__}.")
+            raise InvalidType(
+                f"loss_name must be a str such as loss.name, got {type(loss_name).__name__}."
+            )
         block = self._snapshot.global_block()
         if not loss_name and any(op.type.endswith("_grad") for op in block.ops):
             raise InvalidArgument(

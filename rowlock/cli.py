@@ -17,7 +17,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand; returns the exit status."""
     argv = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(
-        prog="rowlock", description="Static-graph training on a Ray cluster."
+        prog="rowlock",
+        description="Static-graph training on a Ray cluster.",
+        epilog="A program written for Paddle runs by python -m rowlock.alias train.py.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("demo", help="train on handwritten digits, two replicas", add_help=False)

@@ -17,7 +17,7 @@ from .functions.math import inverse as inv
 from .functions.search import where
 from .graph.layers import shape as layers
 from .graph.layers import unary
-from .graph.layers.arguments import Floats, check_float
+from .graph.layers.arguments import Floats, axis_of, check_float
 from .graph.layers.helper import LayerHelper
 from .graph.layers.matrices import diagonal
 from .graph.program.variable import Variable
@@ -73,7 +73,7 @@ def matrix_norm(
         return norm(x, p, list(axis), keepdim, name)
     if p not in ("nuc", 1, -1, 2, -2, math.inf, -math.inf):
         raise InvalidValue(f"matrix_norm: p is 'fro', 'nuc', 1, 2, inf or one below 0, got {p!r}.")
-    row, column = (a % x.ndim for a in axis)
+    row, column = (axis_of(x, a, "matrix_norm") for a in axis)
     if p in ("nuc", 2, -2):
         rest_of = [a for a in range(x.ndim) if a not in (row, column)]
         values = svdvals(transpose(x, [*rest_of, row, column]))

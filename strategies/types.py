@@ -96,7 +96,7 @@ def to_var_type(dtype: Any) -> VarType:
     if type(dtype) is int:
         return VarType(dtype)
     try:
-        return _FROM_NUMPY[np.dtype(dtype)]
+        return _FROM_NUMPY[np.dtype("None" if dtype is None else dtype)]  # to NumPy None is float64
     except (KeyError, TypeError):
         names = ", ".join(sorted(str(d) for d in _FROM_NUMPY))
         raise InvalidValue(

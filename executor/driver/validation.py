@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...graph.program.where import user_frames
 from ...strategies.errors import InvalidType, Unsupported
@@ -13,14 +13,12 @@ if TYPE_CHECKING:
     from ...strategies.execution import ExecutionStrategy
 
 
-def validate_strategies(build: BuildStrategy, execution: ExecutionStrategy) -> None:
-    """Refuse strategies that contradict themselves or whose effect is not built; write what compiling decides.
+def validate_types(build: Any = None, execution: Any = None) -> None:
+    """Refuse strategies of another type; None is the defaults.
 
     Raises:
-        InvalidType: a strategy is of another type.
-        Unsupported: names the fields.
+        InvalidType: names the argument.
     """
-    from ...strategies.base import unbuilt
     from ...strategies.build import BuildStrategy
     from ...strategies.execution import ExecutionStrategy
 
@@ -28,10 +26,20 @@ def validate_strategies(build: BuildStrategy, execution: ExecutionStrategy) -> N
         ("build_strategy", build, BuildStrategy),
         ("exec_strategy", execution, ExecutionStrategy),
     ):
-        if not isinstance(strategy, kind):
+        if strategy is not None and not isinstance(strategy, kind):
             raise InvalidType(
                 f"{name}: a strategy must be of type {kind.__name__}, got {type(strategy).__name__}."
             )
+
+
+def validate_strategies(build: BuildStrategy, execution: ExecutionStrategy) -> None:
+    """Refuse strategies that contradict themselves or whose effect is not built; write what compiling decides.
+
+    Raises:
+        Unsupported: names the fields.
+    """
+    from ...strategies.base import unbuilt
+
     refused = unbuilt(build)[1] + unbuilt(execution)[1]
     if refused:
         raise Unsupported(

@@ -22,18 +22,24 @@ class DataFeeder:
     """Turns samples (tuples with one value per variable) into the feed of a program.
 
     Raises:
-        InvalidType: ``feed_list`` holds something else than variables or names.
+        InvalidType: ``feed_list`` is no list, or holds something else than variables or names.
     """
 
     def __init__(
         self, feed_list: Sequence[Variable | str], place: Any, program: Program | None = None
     ) -> None:
         block = (default_main_program() if program is None else program).global_block()
+        if not isinstance(feed_list, (list, tuple)):
+            raise InvalidType(
+                f"DataFeeder: feed_list must be a list of variables or their names, got {feed_list!r}."
+            )
         self.variables: list[Variable] = []
         for item in feed_list:
             variable = block.var(item) if isinstance(item, str) else item
             if not isinstance(variable, Variable):
-                raise InvalidType(f"feed_list holds variables or their names, got {item!r}.")
+                raise InvalidType(
+                    f"DataFeeder: feed_list holds variables or their names, got {item!r}."
+                )
             self.variables.append(variable)
         self.place = place
         self._columns = Columns(self.variables)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from ...strategies.errors import ExecutionError, InvalidValue
+from ...strategies.errors import ExecutionError, InvalidType, InvalidValue
 from ..host.bounded_queue import BoundedQueue
 
 Generator = Callable[[], Iterable[Any]]
@@ -30,11 +30,17 @@ def batch(reader: Generator, batch_size: float, drop_last: bool = False) -> Gene
     Of a size that is no whole number the fraction is cut off.
 
     Raises:
+        InvalidType: ``reader`` is no function, or ``batch_size`` no number.
         InvalidValue: ``batch_size`` is not above 0.
     """
-    size = int(batch_size)
+    if not callable(reader):
+        raise InvalidType(f"batch: reader must be a function that returns samples, got {reader!r}.")
+    try:
+        size = int(batch_size)
+    except (TypeError, ValueError):
+        raise InvalidType(f"batch: batch_size must be a number, got {batch_size!r}.") from None
     if size < 1:
-        raise InvalidValue(f"batch_size must be above 0, got {batch_size!r}.")
+        raise InvalidValue(f"batch: batch_size must be above 0, got {batch_size!r}.")
 
     def batches() -> Iterator[list[Any]]:
         samples = iter(reader())

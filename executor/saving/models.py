@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...graph.layers.unary import scale
@@ -65,7 +65,10 @@ def save_inference_model(
         NotInitialized: a parameter holds no value.
     """
     program = program_of(main_program)
-    feeds = [feeded_var_names] if isinstance(feeded_var_names, str) else list(feeded_var_names)
+    is_list = isinstance(feeded_var_names, Iterable) and not isinstance(
+        feeded_var_names, (str, Variable)
+    )
+    feeds = list(feeded_var_names) if is_list else [feeded_var_names]
     if not all(isinstance(name, str) for name in feeds):
         raise InvalidValue(f"feeded_var_names must be a list of names, got {feeds!r}.")
     _warn_of_auc(program)

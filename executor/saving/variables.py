@@ -148,10 +148,16 @@ def save_variables(
         stream = io.BytesIO()
         write_values(stream, names, scope)
         return stream.getvalue()
-    folder = os.fspath(dirname) if dirname is not None else ""
+    folder = _folder(dirname)
     with replacing() as files:
         write_files(files, folder, filename, names, scope)
     return None
+
+
+def _folder(dirname: Any) -> str:
+    if not isinstance(dirname, (str, os.PathLike, type(None))):
+        raise InvalidType(f"dirname must be a str, got {dirname!r} ({type(dirname).__name__}).")
+    return os.fspath(dirname or "")
 
 
 def write_files(
@@ -198,10 +204,10 @@ def load_variables(
         if isinstance(filename, bytes) and dirname is None:
             _load_together(ordered, io.BytesIO(filename), "the bytes of the variables", scope)
         elif filename is not None:
-            path = os.path.join(os.fspath(dirname or ""), os.fsdecode(filename))
+            path = os.path.join(_folder(dirname), os.fsdecode(filename))
             _load_together(ordered, stack.enter_context(reading(path)), repr(path), scope)
         else:
-            _load_each(ordered, os.fspath(dirname or ""), scope)
+            _load_each(ordered, _folder(dirname), scope)
 
 
 def _load_together(variables: list[Variable], file: BinaryIO, label: str, scope: Scope) -> None:

@@ -2,9 +2,10 @@
 
 ``x: Variable`` must be a Variable, ``x: Floats`` one that may hold floats, ``x: Integers`` one of integers,
 ``x: Int64`` one of int64; ``bool``, ``int`` and ``float`` are a flag, an integer and a number of Python's or
-NumPy's, ``Literal`` lists the values that may be; None will do where ``| None`` follows. ``rowlock/names.py``
-publishes functions and classes as :func:`checked` returns them; the type checker holds those to it that are not
-published.
+NumPy's, ``Sequence[int]`` is a list, a tuple or an array of integers (``int | Sequence[int]``: or one integer),
+``Generator`` a function such as a reader, ``Literal`` lists the values that may be; None will do where
+``| None`` follows. ``rowlock/names.py`` publishes functions and classes as :func:`checked` returns them; the
+type checker holds those to it that are not published.
 """
 
 from __future__ import annotations
@@ -107,6 +108,45 @@ def flag(value: Any, argument: str, layer: str) -> bool:
     return bool(value)
 
 
+def integers(value: Any, argument: str, layer: str) -> list[int]:
+    """Return a list, a tuple, an array or another sequence of integers as a list of Python ints.
+
+    Raises:
+        InvalidType: ``value`` is none, or holds something else.
+    """
+    if isinstance(value, str) or not isinstance(value, (Sequence, np.ndarray)):
+        raise InvalidType(
+            f"{layer}: {argument} must be a list or a tuple of ints, got {value!r} ({type(value).__name__})."
+        )
+    return [integer(item, f"a number of {argument}", layer) for item in value]
+
+
+def _integer_or_several(value: Any, argument: str, layer: str) -> list[int]:
+    is_several = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str)
+    return integers(value, argument, layer) if is_several else [integer(value, argument, layer)]
+
+
+def check_function(value: Any, argument: str, layer: str) -> None:
+    """Raise InvalidType unless ``value`` is a function."""
+    if not callable(value):
+        raise InvalidType(
+            f"{layer}: {argument} must be a function, got {reprlib.repr(value)} ({type(value).__name__})."
+        )
+
+
+def axis_of(x: Variable, axis: int, layer: str) -> int:
+    """Return a dimension counted from the front.
+
+    Raises:
+        InvalidValue: x has no such dimension.
+    """
+    if not -x.ndim <= integer(axis, "axis", layer) < x.ndim:
+        raise InvalidValue(
+            f"{layer}: axis {axis} is outside the {x.ndim} dimensions of {x.name!r}."
+        )
+    return axis % x.ndim
+
+
 def variables_of(x: Any, argument: str, layer: str) -> list[Variable]:
     """Return a Variable, or several, as a list.
 
@@ -132,6 +172,9 @@ _CHECKS: dict[str, Callable[[Any, str, str], Any]] = {
     "bool": flag,
     "int": integer,
     "float": number,
+    "Generator": check_function,
+    "Sequence[int]": integers,
+    "int | Sequence[int]": _integer_or_several,
 }
 
 

@@ -17,7 +17,7 @@ from .initializer import NormalInitializer
 FORMATS = {1: ("NCL", "NLC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
-def several(value: Any, count: int, argument: str) -> list[int]:
+def several(value: Any, count: int, argument: str, layer: str) -> list[int]:
     """Return ``count`` numbers from one or as many.
 
     Raises:
@@ -26,7 +26,9 @@ def several(value: Any, count: int, argument: str) -> list[int]:
     numbers = list(value) if isinstance(value, (list, tuple)) else [value] * count
     if len(numbers) != count or not all(_is_whole(number) for number in numbers):
         names = {1: "one", 2: "two", 3: "three"}
-        raise InvalidValue(f"{argument} must be an int or a list of {names[count]}, got {value!r}.")
+        raise InvalidValue(
+            f"{layer}: {argument} must be an int or a list of {names.get(count, count)}, got {value!r}."
+        )
     return [int(number) for number in numbers]
 
 
@@ -45,7 +47,7 @@ def image_format(data_format: Any, layer: str, dims: int = 2) -> bool:
 
 
 def paddings_of(
-    padding: Any, channels_last: bool = False, dims: int = 2, argument: str = "padding"
+    padding: Any, channels_last: bool, dims: int, layer: str, argument: str = "padding"
 ) -> tuple[list[int], str]:
     """Return (numbers, algorithm) from an int, a list, per-dimension pairs, or "SAME"/"VALID".
 
@@ -53,22 +55,26 @@ def paddings_of(
     """
     if isinstance(padding, str):
         if padding.upper() not in ("SAME", "VALID"):
-            raise InvalidValue(f"{argument} must be 'SAME', 'VALID' or numbers, got {padding!r}.")
+            raise InvalidValue(
+                f"{layer}: {argument} must be 'SAME', 'VALID' or numbers, got {padding!r}."
+            )
         return [0] * dims, padding.upper()
     if isinstance(padding, (list, tuple)) and padding and isinstance(padding[0], (list, tuple)):
         if len(padding) not in (dims, dims + 2):
-            raise InvalidValue(f"{argument} must have a pair for each dimension, got {padding!r}.")
+            raise InvalidValue(
+                f"{layer}: {argument} must have a pair for each dimension, got {padding!r}."
+            )
         first = 0 if len(padding) == dims else 1 if channels_last else 2
         sides = padding[first : first + dims]
         if any(n for pair in (*padding[:first], *padding[first + dims :]) for n in pair):
-            raise InvalidValue(f"batch and channels cannot be padded, got {padding!r}.")
+            raise InvalidValue(f"{layer}: batch and channels cannot be padded, got {padding!r}.")
         padding = [n for pair in sides for n in pair]
     if isinstance(padding, (list, tuple)) and len(padding) == 2 * dims:
-        numbers = several(padding, 2 * dims, argument)
+        numbers = several(padding, 2 * dims, argument, layer)
     else:
-        numbers = several(padding, dims, argument)
+        numbers = several(padding, dims, argument, layer)
     if min(numbers) < 0:
-        raise InvalidValue(f"{argument} must not be below 0, got {padding!r}.")
+        raise InvalidValue(f"{layer}: {argument} must not be below 0, got {padding!r}.")
     return numbers, "EXPLICIT"
 
 
@@ -139,9 +145,9 @@ def _convolution(
     )
     op_type = "depthwise_conv2d" if depthwise else layer
     helper = LayerHelper(op_type, name)
-    size = several(filter_size, dims, "filter_size")
+    size = several(filter_size, dims, "filter_size", layer)
     w = _filters(helper, param_attr, input, (num_filters, channels, groups), size)
-    attrs = window_attrs(dims, stride, padding, dilation, data_format)
+    attrs = window_attrs(layer, dims, stride, padding, dilation, data_format)
     attrs |= {"groups": groups, "use_cudnn": use_cudnn}
     out = helper.layer(op_type, input=input, filter=w, **attrs)
     return _finished(helper, out, data_format in LAST, bias_attr, act)
@@ -167,14 +173,14 @@ def _filters(
 
 
 def window_attrs(
-    dims: int, stride: Any, padding: Any, dilation: Any, data_format: str
+    layer: str, dims: int, stride: Any, padding: Any, dilation: Any, data_format: str
 ) -> dict[str, Any]:
     """Return the attributes that say where windows lie."""
-    paddings, algorithm = paddings_of(padding, data_format in LAST, dims)
+    paddings, algorithm = paddings_of(padding, data_format in LAST, dims, layer)
     return {
-        "strides": several(stride, dims, "stride"),
+        "strides": several(stride, dims, "stride", layer),
         "paddings": paddings,
-        "dilations": several(dilation, dims, "dilation"),
+        "dilations": several(dilation, dims, "dilation", layer),
         "padding_algorithm": algorithm,
         "data_format": data_format,
     }
@@ -210,13 +216,15 @@ def _transposed(
     _check(layer, param_attr, use_cudnn)
     groups_or_none, groups = groups, 1 if groups is None else groups
     channels = known_channels(input, layer, dims, data_format, num_filters, groups)
-    attrs = window_attrs(dims, stride, padding, dilation, data_format)
-    attrs["output_size"] = [] if output_size is None else several(output_size, dims, "output_size")
+    attrs = window_attrs(layer, dims, stride, padding, dilation, data_format)
+    attrs["output_size"] = (
+        [] if output_size is None else several(output_size, dims, "output_size", layer)
+    )
     last = data_format in LAST
     if filter_size is None:
         size = _fitting(layer, input, attrs, last)
     else:
-        size = several(filter_size, dims, "filter_size")
+        size = several(filter_size, dims, "filter_size", layer)
     depthwise = dims == 2 and groups_or_none == channels == num_filters and not use_cudnn
     op_type = "depthwise_conv2d_transpose" if depthwise else layer
     helper = LayerHelper(op_type, name)
@@ -287,7 +295,7 @@ def deformable_conv(
         check_variable(mask, "mask", layer)
     groups = 1 if groups is None else groups
     channels = known_channels(input, layer, 2, "NCHW", num_filters, groups)
-    size = several(filter_size, 2, "filter_size")
+    size = several(filter_size, 2, "filter_size", layer)
     helper = LayerHelper(layer, name)
     w = _filters(helper, param_attr, input, (num_filters, channels, groups), size)
     out = helper.layer(
@@ -295,9 +303,9 @@ def deformable_conv(
         input=input,
         offset=offset,
         filter=w,
-        strides=several(stride, 2, "stride"),
-        paddings=several(padding, 2, "padding"),
-        dilations=several(dilation, 2, "dilation"),
+        strides=several(stride, 2, "stride", layer),
+        paddings=several(padding, 2, "padding", layer),
+        dilations=several(dilation, 2, "dilation", layer),
         groups=groups,
         deformable_groups=deformable_groups,
         im2col_step=im2col_step,

@@ -23,6 +23,10 @@ class LayerHelper:
     """Serves one call of a layer; ``name`` is the user's, or ``layer_type`` with a number."""
 
     def __init__(self, layer_type: str, name: str | None = None) -> None:
+        if name is not None and not isinstance(name, str):
+            raise InvalidType(
+                f"{layer_type}: name must be a str, got {name!r} ({type(name).__name__})."
+            )
         self.layer_type = layer_type
         self.name = name or unique_name.generate(layer_type)
 
@@ -115,6 +119,11 @@ class LayerHelper:
                     f"(layers.cast(x, 'float32')), or give ParamAttr(initializer=...)."
                 )
             initializer = ConstantInitializer(0.0) if is_bias else XavierInitializer()
+        if not callable(initializer):
+            raise InvalidType(
+                f"{self.layer_type}: default_initializer must be one such as "
+                f"fluid.initializer.Constant(0.0), got {initializer!r}."
+            )
         if type(settings) in COMPOSED:
             compose = COMPOSED[type(settings)]
             return compose(self, settings, list(map(int, shape)), dtype, initializer)

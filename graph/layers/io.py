@@ -12,6 +12,7 @@ from ..program import unique_name
 from ..program.program import default_main_program, is_outermost
 from ..program.variable import Variable
 from ..program.where import user_frames, user_line
+from .arguments import integer
 from .helper import LayerHelper
 from .initializer import ConstantInitializer
 
@@ -30,8 +31,7 @@ def data(
     None means unknown and, like any negative size, leaves ``shape`` as it is. Feeds are not compared with the
     declaration.
     """
-    _check_data(name, shape)
-    sizes = [-1 if size is None else int(size) for size in shape]
+    sizes = _sizes(name, shape)
     if append_batch_size and all(size >= 0 for size in sizes):
         sizes = [-1, *sizes]
     return data_variable(name, sizes, dtype, lod_level, stop_gradient, check=False)
@@ -44,16 +44,18 @@ def checked_data(
 
     Feeds must have this rank, these known sizes and this dtype. A number without dimensions has the shape [1].
     """
-    _check_data(name, shape)
-    sizes = [-1 if size is None else int(size) for size in shape] or [1]
+    sizes = _sizes(name, shape) or [1]
     return data_variable(name, sizes, dtype, lod_level, True, check=True)
 
 
-def _check_data(name: Any, shape: Any) -> None:
+def _sizes(name: Any, shape: Any) -> list[int]:
     if not isinstance(name, str):
         raise InvalidType(f"data: name must be a str, got {name!r}.")
     if not isinstance(shape, (list, tuple)):
         raise InvalidType(f"data {name!r}: shape must be a list or tuple, got {shape!r}.")
+    return [
+        -1 if size is None else integer(size, "a size of shape", f"data {name!r}") for size in shape
+    ]
 
 
 def data_variable(

@@ -52,7 +52,7 @@ def fc(
 def _lookup(
     op_type: str,
     input: Variable,
-    size: Sequence[int],
+    size: Any,
     is_sparse: bool = False,
     is_distributed: bool = False,
     padding_idx: int | None = None,

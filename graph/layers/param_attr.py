@@ -25,11 +25,16 @@ class ParamAttr:
         do_model_average: bool = True,
         need_clip: bool = True,
     ) -> None:
-        if initializer is not None and not callable(initializer):
-            raise InvalidType(
-                f"ParamAttr: initializer must be one such as fluid.initializer.Constant(0.0), got "
-                f"{initializer!r}."
-            )
+        if name is not None and not isinstance(name, str):
+            raise InvalidType(f"ParamAttr: name must be a str, got {name!r}.")
+        for argument, value, example in (
+            ("initializer", initializer, "initializer.Constant(0.0)"),
+            ("regularizer", regularizer, "regularizer.L2Decay(0.01)"),
+        ):
+            if value is not None and not callable(value):
+                raise InvalidType(
+                    f"ParamAttr: {argument} must be one such as fluid.{example}, got {value!r}."
+                )
         self.name = name
         self.initializer = initializer
         self.learning_rate = learning_rate

@@ -34,14 +34,14 @@ def _pool(
         raise InvalidValue(f"{op_type}: pool_size is needed unless global_pooling is set.")
     if not isinstance(use_cudnn, bool):
         raise InvalidType(f"{op_type}: use_cudnn must be True or False, got {use_cudnn!r}.")
-    paddings, algorithm = paddings_of(pool_padding, last, dims, "pool_padding")
+    paddings, algorithm = paddings_of(pool_padding, last, dims, op_type, "pool_padding")
     if algorithm == "VALID" and ceil_mode:
         raise InvalidValue(f'{op_type}: ceil_mode must be False where pool_padding is "VALID".')
     attrs = {
         "pooling_type": pool_type,
-        "ksize": several(pool_size, dims, "pool_size"),
+        "ksize": several(pool_size, dims, "pool_size", op_type),
         "global_pooling": global_pooling,
-        "strides": several(pool_stride, dims, "pool_stride"),
+        "strides": several(pool_stride, dims, "pool_stride", op_type),
         "paddings": paddings,
         "padding_algorithm": algorithm,
         "use_cudnn": use_cudnn,
@@ -95,7 +95,7 @@ def _adaptive(
     if not isinstance(require_index, bool):
         raise InvalidType(f"{kind}: require_index must be a bool, got {require_index!r}.")
     _check_type(pool_type, kind)
-    attrs = {"ksize": several(pool_size, dims, "pool_size"), "adaptive": True}
+    attrs = {"ksize": several(pool_size, dims, "pool_size", kind), "adaptive": True}
     if pool_type == "max":
         out, mask = indexed(dims, input, attrs, name)
         return (out, mask) if require_index else out

@@ -236,12 +236,12 @@ def fill_constant(
     return out
 
 
-def ones(shape: Sequence[int], dtype: Any, force_cpu: bool = False) -> Variable:
+def ones(shape: Any, dtype: Any, force_cpu: bool = False) -> Variable:
     """A tensor of ones."""
     return fill_constant(shape, dtype, 1.0, force_cpu)
 
 
-def zeros(shape: Sequence[int], dtype: Any, force_cpu: bool = False) -> Variable:
+def zeros(shape: Any, dtype: Any, force_cpu: bool = False) -> Variable:
     """A tensor of zeros."""
     return fill_constant(shape, dtype, 0.0, force_cpu)
 

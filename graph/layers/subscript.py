@@ -67,6 +67,19 @@ def getitem(self: Variable, item: Any) -> Variable:
     return out
 
 
+def check_subscript(x: Variable, item: Any) -> None:
+    """Refuse what :func:`getitem` refuses of numbers and slices, without appending ops.
+
+    Raises:
+        InvalidType, InvalidValue: as there.
+    """
+    items = item if isinstance(item, tuple) else (item,)
+    if not any(isinstance(part, (list, np.ndarray, Variable)) for part in items):
+        indices, _ = _expanded(x, list(items), _rank(x))
+        for axis, index in enumerate(indices):
+            _note(x, _Window(), axis, index)
+
+
 def _listed(item: Any) -> Any:
     """Return the positions that a list, or an array, picks as a constant; other subscripts as they are."""
     if not isinstance(item, (list, np.ndarray)):

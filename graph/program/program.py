@@ -53,7 +53,15 @@ class Program(ProgramBlocks):
         return parse(binary_str, Program())
 
     def clone(self, for_test: bool = False) -> Program:
-        """Return a deep copy; ``for_test`` drops backward and optimizer ops and sets ``is_test``."""
+        """Return a deep copy; ``for_test`` drops backward and optimizer ops and sets ``is_test``.
+
+        Raises:
+            InvalidArgument: ``for_test`` is no bool.
+        """
+        if not isinstance(for_test, (bool, int)):
+            raise InvalidArgument(
+                f"Program.clone: for_test must be True or False, got {for_test!r}."
+            )
         return for_test_program(self) if for_test else copy_program(self)
 
     def _prune(self, targets: Any) -> Program:

@@ -72,13 +72,14 @@ class CompileReport:
 
     def __str__(self) -> str:
         lines = [f"compiled for {self.replicas} replica(s): {len(self.graph.nodes)} ops"]
-        for record in self.passes:
-            effect = (
-                f"{record.old_count} -> {record.new_count} ops"
-                if record.changed
-                else "found nothing to do"
-            )
-            lines.append(f"  {record.name}: {effect} ({record.seconds * 1e3:.2f} ms)")
+        lines += [
+            f"  {r.name}: {r.old_count} -> {r.new_count} ops ({r.seconds * 1e3:.2f} ms)"
+            for r in self.passes
+            if r.changed
+        ]
+        unchanged = ", ".join(r.name for r in self.passes if not r.changed)
+        if unchanged:
+            lines.append(f"  nothing to do for {unchanged}")
         if self.buckets:
             sizes = ", ".join(f"{nbytes:,}" for nbytes in self.buckets)
             lines.append(f"  replicas meet in {len(self.buckets)} collective(s) of {sizes} bytes")

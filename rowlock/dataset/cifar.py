@@ -24,22 +24,22 @@ def train10(cycle: bool = False) -> common.Samples:
 
     With ``cycle`` it begins again at the end, without end.
     """
-    return _reader(common.download(CIFAR10_URL, "cifar", CIFAR10_MD5), "data_batch", cycle)
+    return reader_creator(common.download(CIFAR10_URL, "cifar", CIFAR10_MD5), "data_batch", cycle)
 
 
 def test10(cycle: bool = False) -> common.Samples:
     """Return a reader of the images for testing, as :func:`train10` gives them."""
-    return _reader(common.download(CIFAR10_URL, "cifar", CIFAR10_MD5), "test_batch", cycle)
+    return reader_creator(common.download(CIFAR10_URL, "cifar", CIFAR10_MD5), "test_batch", cycle)
 
 
 def train100() -> common.Samples:
     """Return a reader of (image, label): float32 [3072] from 0 to 1, and an int from 0 to 99."""
-    return _reader(common.download(CIFAR100_URL, "cifar", CIFAR100_MD5), "train")
+    return reader_creator(common.download(CIFAR100_URL, "cifar", CIFAR100_MD5), "train")
 
 
 def test100() -> common.Samples:
     """Return a reader of the images for testing, as :func:`train100` gives them."""
-    return _reader(common.download(CIFAR100_URL, "cifar", CIFAR100_MD5), "test")
+    return reader_creator(common.download(CIFAR100_URL, "cifar", CIFAR100_MD5), "test")
 
 
 def fetch() -> None:
@@ -48,16 +48,18 @@ def fetch() -> None:
     common.download(CIFAR100_URL, "cifar", CIFAR100_MD5)
 
 
-def _reader(path: str, part: str, cycle: bool = False) -> common.Samples:
+def reader_creator(filename: str, sub_name: str, cycle: bool = False) -> common.Samples:
+    """Return a reader as :func:`train10` does, of members of your archive whose names hold ``sub_name``."""
+
     def samples() -> Iterator[tuple[np.ndarray, int]]:
         while True:
             empty = True
-            for name, contents in common.members(path, lambda name: part in name):
-                for image, label in _images(io.BytesIO(contents.read()), f"{name} of {path}"):
+            for name, contents in common.members(filename, lambda name: sub_name in name):
+                for image, label in _images(io.BytesIO(contents.read()), f"{name} of {filename}"):
                     empty = False
                     yield image, label
             if empty:
-                raise DamagedFile(f"{path} holds no images under {part}.")
+                raise DamagedFile(f"{filename} holds no images under {sub_name}.")
             if not cycle:
                 return
 

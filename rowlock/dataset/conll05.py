@@ -40,7 +40,18 @@ def test() -> common.Samples:
     """
     words, verbs, labels = get_dict()
     sentences = corpus_reader(_download(DATA_URL, DATA_MD5), _WORDS, _ROLES)
-    return lambda: (_sample(*sentence, words, verbs, labels) for sentence in sentences())
+    return reader_creator(sentences, words, verbs, labels)
+
+
+def reader_creator(
+    corpus_reader: Callable[[], Iterator[Sentence]],
+    word_dict: Mapping[str, int],
+    predicate_dict: Mapping[str, int],
+    label_dict: Mapping[str, int],
+) -> common.Samples:
+    """Return a reader as :func:`test` does, of what :func:`corpus_reader` reads, with numbers of yours."""
+    numbers = (word_dict, predicate_dict, label_dict)
+    return lambda: (_sample(*sentence, *numbers) for sentence in corpus_reader())
 
 
 def get_dict() -> tuple[dict[str, int], dict[str, int], dict[str, int]]:

@@ -17,7 +17,16 @@ from ..reader import map_readers, xmap_readers
 from . import common
 from .image import load_image_bytes, simple_transform
 
-__all__ = ["default_mapper", "fetch", "test", "test_mapper", "train", "train_mapper", "valid"]
+__all__ = [
+    "default_mapper",
+    "fetch",
+    "reader_creator",
+    "test",
+    "test_mapper",
+    "train",
+    "train_mapper",
+    "valid",
+]
 
 DATA_URL = "http://paddlemodels.bj.bcebos.com/flowers/102flowers.tgz"
 LABEL_URL = "http://paddlemodels.bj.bcebos.com/flowers/imagelabels.mat"
@@ -51,7 +60,7 @@ def train(
 
     With ``use_xmap`` threads map, and samples come in any order. With ``cycle`` there is no end.
     """
-    return _reader(TRAIN_FLAG, mapper, buffered_size, use_xmap, cycle)
+    return reader_creator(*_paths(), TRAIN_FLAG, mapper, buffered_size, use_xmap, cycle)
 
 
 def test(
@@ -61,14 +70,14 @@ def test(
     cycle: bool = False,
 ) -> common.Samples:
     """Return a reader of the images for testing, as :func:`train` gives them."""
-    return _reader(TEST_FLAG, mapper, buffered_size, use_xmap, cycle)
+    return reader_creator(*_paths(), TEST_FLAG, mapper, buffered_size, use_xmap, cycle)
 
 
 def valid(
     mapper: Mapper = test_mapper, buffered_size: int = 1024, use_xmap: bool = True
 ) -> common.Samples:
     """Return a reader of the images for validation, as :func:`train` gives them."""
-    return _reader(VALID_FLAG, mapper, buffered_size, use_xmap, False)
+    return reader_creator(*_paths(), VALID_FLAG, mapper, buffered_size, use_xmap, False)
 
 
 def fetch() -> None:
@@ -84,17 +93,24 @@ def _paths() -> tuple[str, str, str]:
     )
 
 
-def _reader(
-    part: str, mapper: Mapper, buffered_size: int, use_xmap: bool, cycle: bool
+def reader_creator(
+    data_file: str,
+    label_file: str,
+    setid_file: str,
+    dataset_name: str,
+    mapper: Mapper,
+    buffered_size: int = 1024,
+    use_xmap: bool = True,
+    cycle: bool = False,
 ) -> common.Samples:
-    data, label_file, set_file = _paths()
+    """Return a reader as :func:`train` does, of your files; ``dataset_name`` is a set of ``setid_file``."""
     loadmat = common.needs("scipy.io", "scipy", "flowers").loadmat
-    labels, numbers = loadmat(label_file)["labels"][0], loadmat(set_file)[part][0]
+    labels, numbers = loadmat(label_file)["labels"][0], loadmat(setid_file)[dataset_name][0]
     by_name = {f"jpg/image_{number:05d}.jpg": int(labels[number - 1]) for number in numbers}
 
     def images() -> Iterator[tuple[bytes, int]]:
         while True:
-            for name, contents in common.members(data, by_name.__contains__):
+            for name, contents in common.members(data_file, by_name.__contains__):
                 yield contents.read(), by_name[name] - 1
             if not cycle:
                 return

@@ -19,12 +19,12 @@ _PUNCTUATION = string.punctuation.encode()
 
 def train(word_idx: Mapping[Any, int]) -> common.Samples:
     """Return a reader of (numbers of words, label): good reviews, 0, before bad ones, 1."""
-    return _reader("train", word_idx)
+    return reader_creator(*_patterns("train"), word_idx)
 
 
 def test(word_idx: Mapping[Any, int]) -> common.Samples:
     """Return a reader of the reviews for testing, as :func:`train` gives them."""
-    return _reader("test", word_idx)
+    return reader_creator(*_patterns("test"), word_idx)
 
 
 def word_dict() -> dict[Any, int]:
@@ -59,13 +59,25 @@ def _reviews(pattern: re.Pattern[str]) -> Iterator[tuple[str, list[bytes]]]:
         yield name, contents.read().translate(None, _PUNCTUATION).lower().split()
 
 
-def _reader(part: str, word_idx: Mapping[Any, int]) -> common.Samples:
+def _patterns(part: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    pos, neg = (re.compile(rf"aclImdb/{part}/{folder}/.*\.txt$") for folder in ("pos", "neg"))
+    return pos, neg
+
+
+def reader_creator(
+    pos_pattern: re.Pattern[str], neg_pattern: re.Pattern[str], word_idx: Mapping[Any, int]
+) -> common.Samples:
+    """Return a reader as :func:`train` does, of the files whose names match a pattern."""
     unknown = word_idx[_UNKNOWN]
+    both = re.compile(f"(?:{pos_pattern.pattern})|(?:{neg_pattern.pattern})")
     good: list[tuple[list[int], int]] = []
     bad: list[tuple[list[int], int]] = []
-    for name, words in _reviews(re.compile(rf"aclImdb/{part}/(pos|neg)/.*\.txt$")):
-        is_bad = f"/{part}/neg/" in name
-        (bad if is_bad else good).append(([word_idx.get(w, unknown) for w in words], int(is_bad)))
+    for name, words in _reviews(both):  # the archive is read once
+        numbers = [word_idx.get(w, unknown) for w in words]
+        if pos_pattern.match(name):
+            good.append((numbers, 0))
+        if neg_pattern.match(name):
+            bad.append((numbers, 1))
     reviews = good + bad
     return lambda: iter(reviews)
 

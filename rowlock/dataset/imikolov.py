@@ -29,12 +29,12 @@ def train(word_idx: Mapping[Any, int], n: int, data_type: int = DataType.NGRAM) 
 
     Sentences shorter than ``n`` are left out; of whole sentences those longer than ``n``, if it is above 0.
     """
-    return _reader(_TRAINING, word_idx, n, data_type)
+    return reader_creator(_TRAINING, word_idx, n, data_type)
 
 
 def test(word_idx: Mapping[Any, int], n: int, data_type: int = DataType.NGRAM) -> common.Samples:
     """Return a reader of the sentences for validation, as :func:`train` gives them."""
-    return _reader(_VALIDATION, word_idx, n, data_type)
+    return reader_creator(_VALIDATION, word_idx, n, data_type)
 
 
 def build_dict(min_word_freq: int = 50) -> dict[Any, int]:
@@ -71,7 +71,10 @@ def _lines(name: str) -> Iterator[bytes]:
     return common.lines_of(common.download(URL, "imikolov", MD5), name)
 
 
-def _reader(name: str, word_idx: Mapping[Any, int], n: int, data_type: int) -> common.Samples:
+def reader_creator(
+    filename: str, word_idx: Mapping[Any, int], n: int, data_type: int
+) -> common.Samples:
+    """Return a reader as :func:`train` does, of one member of the archive."""
     if data_type not in (DataType.NGRAM, DataType.SEQ):
         raise InvalidValue(f"data_type is DataType.NGRAM or DataType.SEQ, got {data_type!r}.")
     if data_type == DataType.NGRAM and n < 1:
@@ -79,7 +82,7 @@ def _reader(name: str, word_idx: Mapping[Any, int], n: int, data_type: int) -> c
 
     def samples() -> Iterator[Any]:
         unknown = word_idx[_UNKNOWN]
-        for line in _lines(name):
+        for line in _lines(filename):
             if data_type == DataType.NGRAM:
                 words = [_START, *line.split(), _END]
                 numbers = [word_idx.get(word, unknown) for word in words]

@@ -27,17 +27,19 @@ _AT_ONCE = 100
 
 def train() -> common.Samples:
     """Return a reader of (image, label): float32 [784] from -1 to 1, and an int from 0 to 9."""
-    return _reader(
+    return reader_creator(
         common.download(TRAIN_IMAGE_URL, "mnist", TRAIN_IMAGE_MD5),
         common.download(TRAIN_LABEL_URL, "mnist", TRAIN_LABEL_MD5),
+        _AT_ONCE,
     )
 
 
 def test() -> common.Samples:
     """Return a reader of the images for testing, as :func:`train` gives them."""
-    return _reader(
+    return reader_creator(
         common.download(TEST_IMAGE_URL, "mnist", TEST_IMAGE_MD5),
         common.download(TEST_LABEL_URL, "mnist", TEST_LABEL_MD5),
+        _AT_ONCE,
     )
 
 
@@ -47,15 +49,22 @@ def fetch() -> None:
     test()
 
 
-def _reader(images: str, labels: str) -> common.Samples:
+def reader_creator(image_filename: str, label_filename: str, buffer_size: int) -> common.Samples:
+    """Return a reader as :func:`train` does, of your files; it scales ``buffer_size`` images at once."""
+
     def samples() -> Iterator[tuple[np.ndarray, int]]:
-        pixels, digits = _elements(images, _IMAGES, 3), _elements(labels, _LABELS, 1)
+        pixels, digits = (
+            _elements(image_filename, _IMAGES, 3),
+            _elements(label_filename, _LABELS, 1),
+        )
         if len(pixels) < len(digits):
-            raise DamagedFile(f"{images} has {len(pixels)} images for {len(digits)} labels.")
-        for first in range(0, len(digits), _AT_ONCE):
-            rows = pixels[first : first + _AT_ONCE].reshape(-1, pixels[0].size)
+            raise DamagedFile(
+                f"{image_filename} has {len(pixels)} images for {len(digits)} labels."
+            )
+        for first in range(0, len(digits), buffer_size):
+            rows = pixels[first : first + buffer_size].reshape(-1, pixels[0].size)
             scaled = rows.astype(np.float32) / np.float32(255) * np.float32(2) - np.float32(1)
-            yield from zip(scaled, digits[first : first + _AT_ONCE].tolist(), strict=False)
+            yield from zip(scaled, digits[first : first + buffer_size].tolist(), strict=False)
 
     return samples
 

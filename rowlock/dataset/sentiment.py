@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from ..names import publish_definitions
@@ -24,12 +24,17 @@ Sample = tuple[list[int], int]
 
 def train() -> Iterator[Sample]:
     """Return samples (not a reader): numbers of words, and 0 for a bad review or 1 for a good one."""
-    return iter(_samples()[:NUM_TRAINING_INSTANCES])
+    return reader_creator(load_sentiment_data()[:NUM_TRAINING_INSTANCES])
 
 
 def test() -> Iterator[Sample]:
     """Return the reviews that :func:`train` leaves out."""
-    return iter(_samples()[NUM_TRAINING_INSTANCES:])
+    return reader_creator(load_sentiment_data()[NUM_TRAINING_INSTANCES:])
+
+
+def reader_creator(data: Iterable[Sample]) -> Iterator[Sample]:
+    """Return samples one by one."""
+    return iter(data)
 
 
 def get_word_dict() -> list[tuple[str, int]]:
@@ -69,7 +74,7 @@ def _numbered(reviews: list[list[list[str]]]) -> list[tuple[str, int]]:
     return [(word, number) for number, (word, _) in enumerate(counts.most_common())]
 
 
-def _samples() -> list[Sample]:
+def load_sentiment_data() -> list[Sample]:
     """Return all samples, bad and good in turns."""
     reviews = _reviews()
     numbers = dict(_numbered(reviews))

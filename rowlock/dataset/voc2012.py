@@ -22,30 +22,34 @@ CACHE_DIR = "voc2012"
 
 def train() -> common.Samples:
     """Return a reader of (image, classes): uint8 [H, W, 3] in red, green, blue, and uint8 [H, W]."""
-    return _reader("trainval")
+    return reader_creator(_path(), "trainval")
 
 
 def test() -> common.Samples:
     """Return a reader of the images for training alone, which Paddle gives under this name."""
-    return _reader("train")
+    return reader_creator(_path(), "train")
 
 
 def val() -> common.Samples:
     """Return a reader of the images for validation."""
-    return _reader("val")
+    return reader_creator(_path(), "val")
 
 
 def fetch() -> None:
     """Download the data."""
-    common.download(VOC_URL, CACHE_DIR, VOC_MD5)
+    _path()
 
 
-def _reader(part: str) -> common.Samples:
-    path = common.download(VOC_URL, CACHE_DIR, VOC_MD5)
+def _path() -> str:
+    return common.download(VOC_URL, CACHE_DIR, VOC_MD5)
+
+
+def reader_creator(filename: str, sub_name: str) -> common.Samples:
+    """Return a reader as :func:`train` does, of the set ``sub_name`` in your archive."""
     image = common.needs("PIL.Image", "pillow", "voc2012")
 
     def samples() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        with tarfile.open(path) as archive:
+        with tarfile.open(filename) as archive:
 
             def contents(pattern: str, name: str) -> bytes:
                 try:
@@ -53,10 +57,10 @@ def _reader(part: str) -> common.Samples:
                 except KeyError:
                     file = None
                 if file is None:
-                    raise DamagedFile(f"{path} holds no file {pattern.format(name)}.")
+                    raise DamagedFile(f"{filename} holds no file {pattern.format(name)}.")
                 return file.read()
 
-            for name in contents(SET_FILE, part).decode().split():
+            for name in contents(SET_FILE, sub_name).decode().split():
                 yield (
                     np.array(image.open(io.BytesIO(contents(DATA_FILE, name)))),
                     np.array(image.open(io.BytesIO(contents(LABEL_FILE, name)))),

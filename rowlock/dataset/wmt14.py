@@ -24,17 +24,17 @@ def train(dict_size: int) -> common.Samples:
 
     Sentences of more than 80 words are left out.
     """
-    return _reader("train/train", dict_size)
+    return reader_creator(_path(), "train/train", dict_size)
 
 
 def test(dict_size: int) -> common.Samples:
     """Return a reader of the sentences for testing, as :func:`train` gives them."""
-    return _reader("test/test", dict_size)
+    return reader_creator(_path(), "test/test", dict_size)
 
 
 def gen(dict_size: int) -> common.Samples:
     """Return a reader of the sentences to translate, as :func:`train` gives them."""
-    return _reader("gen/gen", dict_size)
+    return reader_creator(_path(), "gen/gen", dict_size)
 
 
 def get_dict(dict_size: int, reverse: bool = True) -> tuple[dict[Any, Any], dict[Any, Any]]:
@@ -68,12 +68,12 @@ def _dictionaries(path: str, size: int) -> tuple[dict[str, int], dict[str, int]]
     return numbers[ends[0]], numbers[ends[1]]
 
 
-def _reader(part: str, dict_size: int) -> common.Samples:
-    path = _path()
+def reader_creator(tar_file: str, file_name: str, dict_size: int) -> common.Samples:
+    """Return a reader as :func:`train` does, of members of your archive whose names end with ``file_name``."""
 
     def samples() -> Iterator[tuple[list[int], list[int], list[int]]]:
-        source_numbers, target_numbers = _dictionaries(path, dict_size)
-        for _, lines in common.members(path, lambda name: name.endswith(part)):
+        source_numbers, target_numbers = _dictionaries(tar_file, dict_size)
+        for _, lines in common.members(tar_file, lambda name: name.endswith(file_name)):
             for line in lines:
                 sentences = line.decode().strip().split("\t")
                 if len(sentences) != 2:

@@ -26,17 +26,17 @@ def train(src_dict_size: int, trg_dict_size: int, src_lang: str = "en") -> commo
 
     Dictionaries hold the most frequent words and the marks ``<s>``, ``<e>`` and ``<unk>``.
     """
-    return _reader("wmt16/train", src_dict_size, trg_dict_size, src_lang)
+    return reader_creator(_path(), "wmt16/train", src_dict_size, trg_dict_size, src_lang)
 
 
 def test(src_dict_size: int, trg_dict_size: int, src_lang: str = "en") -> common.Samples:
     """Return a reader of the sentences for testing, as :func:`train` gives them."""
-    return _reader("wmt16/test", src_dict_size, trg_dict_size, src_lang)
+    return reader_creator(_path(), "wmt16/test", src_dict_size, trg_dict_size, src_lang)
 
 
 def validation(src_dict_size: int, trg_dict_size: int, src_lang: str = "en") -> common.Samples:
     """Return a reader of the sentences for validation, as :func:`train` gives them."""
-    return _reader("wmt16/val", src_dict_size, trg_dict_size, src_lang)
+    return reader_creator(_path(), "wmt16/val", src_dict_size, trg_dict_size, src_lang)
 
 
 def get_dict(lang: str, dict_size: int, reverse: bool = False) -> dict[Any, Any]:
@@ -94,18 +94,20 @@ def _pairs(path: str, name: str) -> Iterator[list[str]]:
             yield sentences
 
 
-def _reader(name: str, source_size: int, target_size: int, src_lang: str) -> common.Samples:
+def reader_creator(
+    tar_file: str, file_name: str, src_dict_size: int, trg_dict_size: int, src_lang: str
+) -> common.Samples:
+    """Return a reader as :func:`train` does, of a member of your archive."""
     _check_language(src_lang)
-    path = _path()
     trg_lang = "de" if src_lang == "en" else "en"
 
     def samples() -> Iterator[tuple[list[int], list[int], list[int]]]:
         source_words, target_words = (
-            {word: number for number, word in enumerate(_words(path, lang, size))}
-            for lang, size in ((src_lang, source_size), (trg_lang, target_size))
+            {word: number for number, word in enumerate(_words(tar_file, lang, size))}
+            for lang, size in ((src_lang, src_dict_size), (trg_lang, trg_dict_size))
         )
         start, end, unknown = (source_words[mark] for mark in _MARKS)
-        for sentences in _pairs(path, name):
+        for sentences in _pairs(tar_file, file_name):
             words = sentences[_column(src_lang)].split()
             source = [start, *(source_words.get(word, unknown) for word in words), end]
             words = sentences[_column(trg_lang)].split()

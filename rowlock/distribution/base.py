@@ -10,6 +10,7 @@ from ..functions import math as functions
 from ..functions.random import drawn
 from ..graph.layers import operators, tensors, unary
 from ..graph.layers import shape as layers
+from ..graph.layers.arguments import check_variable
 from ..graph.program.variable import Variable
 from ..graph.training.backward import gradients
 from ..names import publish_definitions
@@ -71,6 +72,8 @@ class Distribution:
 
     def _aligned(self, *values: Variable) -> list[Variable]:
         """Return values, as the parameters' element type, and then the parameters, all of one rank."""
+        for value in values:
+            check_variable(value, "value", type(self).__name__)
         own = list(self._values.values())
         kind = own[0].dtype
         same = [value if value.dtype == kind else layers.cast(value, kind) for value in values]

@@ -15,7 +15,7 @@ from ..graph.layers.helper import LayerHelper
 from ..graph.layers.tensors import sizes_of
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
-from ..strategies.errors import InvalidType, InvalidValue, Unsupported
+from ..strategies.errors import InvalidArgument, InvalidType, InvalidValue, NotANumber, Unsupported
 from ..strategies.types import INTEGERS, VarType, to_numpy, to_var_type
 from .framework import dtype_or_default
 
@@ -53,10 +53,17 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, name: str | None = None
     """A tensor of one value; without a dtype the default one, or bool."""
     if dtype is None and isinstance(fill_value, bool):
         dtype = "bool"
-    if isinstance(fill_value, str):
-        fill_value = float(fill_value)
+    fill_value = _from_text(fill_value, "full")
     sizes: Any = [shape] if isinstance(shape, int) else shape
     return layers.fill_constant(sizes, dtype_or_default(dtype), fill_value)
+
+
+def _from_text(value: Any, layer: str) -> Any:
+    """Return the number that a str says, such as "inf"; what is none as it is."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        raise NotANumber(f"{layer}: fill_value must be a number, got {value!r} (str).") from None
 
 
 def ones(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
@@ -76,10 +83,8 @@ def empty(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
 
 def full_like(x: Variable, fill_value: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """A tensor of one value in the shape of ``x``."""
-    if isinstance(fill_value, str):
-        fill_value = float(fill_value)
     kind = None if dtype is None else int(to_var_type(dtype))
-    attrs = {"value": float(fill_value), "dtype": kind}
+    attrs = {"value": float(_from_text(fill_value, "full_like")), "dtype": kind}
     return LayerHelper("full_like", name).layers("fill_any_like", "Out", "Out", x=x, **attrs)[0]
 
 
@@ -165,8 +170,18 @@ def logspace(
 def eye(
     num_rows: Any, num_columns: Any = None, dtype: Any = None, name: str | None = None
 ) -> Variable:
-    """Ones on the diagonal, zeros beside it; sizes are ints or Variables of one element."""
+    """Ones on the diagonal, zeros beside it; sizes are ints or Variables of one element.
+
+    Raises:
+        InvalidArgument: a Variable has more or fewer elements.
+    """
     sizes = [num_rows, num_rows if num_columns is None else num_columns]
+    for argument, size in zip(("num_rows", "num_columns"), sizes, strict=True):
+        if isinstance(size, Variable) and size.shape not in ((), (1,), (-1,)):
+            raise InvalidArgument(
+                f"eye: {argument} must be an int or a Variable of one element, got {size.name!r} of shape "
+                f"{list(size.shape or ())}."
+            )
     if not any(isinstance(size, Variable) for size in sizes):
         return matrices.eye(sizes[0], sizes[1], None, dtype_or_default(dtype))
     rows, columns = (arange(0, size, 1, "int64") for size in sizes)
@@ -233,7 +248,12 @@ def to_tensor(
     """Numbers, lists or an array as a constant of the program; floats get the default element type."""
     if isinstance(data, Variable):
         return data if dtype is None else layers.cast(data, dtype)
-    array = np.asarray(data)
+    try:
+        array = np.asarray(data)
+    except ValueError:
+        raise InvalidValue(
+            "to_tensor: data must be lists of one length each, got others."
+        ) from None
     if array.dtype.kind not in "fiub":
         raise InvalidType(f"to_tensor takes numbers, got {type(data).__name__}.")
     if dtype is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..graph.layers import shape, unary
 from ..graph.layers.arguments import checked
-from . import bits, creation, elementwise, manipulation, math, places, search
+from . import bits, counting, creation, elementwise, manipulation, math, places, reductions, search
 
 
 def _as(function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -28,13 +28,15 @@ _FUNCTIONS: dict[Any, str] = {
     math: "acos acosh add addmm asin asinh atan atanh ceil clip cos cosh cumsum digamma divide erf exp "
     "expm1 floor floor_divide frac lgamma log log1p log2 log10 mod multiply pow reciprocal round rsqrt "
     "sigmoid sin sinh sqrt subtract t tan trunc",
-    elementwise: "hypot ldexp lerp logit nan_to_num neg sinc",
+    elementwise: "copysign hypot ldexp lerp logit nan_to_num neg sinc",
     creation: "tril triu",
     shape: "cast",
     manipulation: "flatten transpose",
     bits: "bitwise_and bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift "
     "bitwise_xor",
-    places: "index_add index_put masked_fill put_along_axis",
+    places: "index_add index_fill index_put masked_fill masked_scatter put_along_axis",
+    reductions: "baddbmm renorm",
+    counting: "cumprod",
     search: "equal greater_equal greater_than less_equal less_than logical_and logical_not logical_or "
     "logical_xor not_equal where",
 }

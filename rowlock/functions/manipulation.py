@@ -7,7 +7,7 @@ from typing import Any
 
 from ..graph.layers import moves, picks, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import Integers, check_variable
+from ..graph.layers.arguments import Integers, axis_of, check_variable
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -38,7 +38,7 @@ def reshape(x: Variable, shape: Any, name: str | None = None) -> Variable:
 
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
     """Dimension i of the result is dimension ``perm[i]`` of x."""
-    return layers.transpose(x, [dim % x.ndim for dim in perm], name)
+    return layers.transpose(x, [axis_of(x, dim, "transpose") for dim in perm], name)
 
 
 def split(
@@ -64,7 +64,7 @@ def squeeze(x: Variable, axis: Any = None, name: str | None = None) -> Variable:
     """Drop dimensions of size 1; those in ``axis`` that are larger stay."""
     axes = [] if axis is None else [axis] if isinstance(axis, int) else list(axis)
     shape = x.shape or ()
-    ones = [dim for dim in axes if not shape[dim] > 1]
+    ones = [dim for dim in axes if not shape[axis_of(x, dim, "squeeze")] > 1]
     return layers.squeeze(x, ones, name) if ones or not axes else layers.assign(x)
 
 
@@ -78,11 +78,7 @@ def flatten(
 ) -> Variable:
     """Join dimensions ``start_axis`` to ``stop_axis`` into one."""
     assert x.shape is not None
-    rank = len(x.shape)
-    for axis in (start_axis, stop_axis):
-        if not -rank <= axis < rank:
-            raise InvalidValue(f"flatten: axis {axis} is outside the {rank} dimensions.")
-    start, stop = start_axis % rank, stop_axis % rank
+    start, stop = axis_of(x, start_axis, "flatten"), axis_of(x, stop_axis, "flatten")
     if start > stop:
         raise InvalidValue(f"flatten: start_axis={start_axis} lies behind stop_axis={stop_axis}.")
     size = product(x.shape[start : stop + 1])

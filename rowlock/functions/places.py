@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from ..graph.layers import binary, moves, picks, tensors
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import Integers, check_integers, integer
+from ..graph.layers.arguments import Integers, axis_of, check_integers, integer
+from ..graph.layers.subscript import check_subscript
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -16,19 +19,6 @@ from ..strategies.errors import InvalidType, InvalidValue, Unsupported
 from ..strategies.types import VarType
 from .creation import arange, constant, full_like
 from .manipulation import expand, expand_as, flip, gather
-
-
-def axis_of(x: Variable, axis: int, layer: str) -> int:
-    """Return a dimension counted from the front.
-
-    Raises:
-        InvalidValue: x has no such dimension.
-    """
-    if not -x.ndim <= integer(axis, "axis", layer) < x.ndim:
-        raise InvalidValue(
-            f"{layer}: axis {axis} is outside the {x.ndim} dimensions of {x.name!r}."
-        )
-    return axis % x.ndim
 
 
 def known_sizes(x: Variable, layer: str) -> list[int]:
@@ -331,9 +321,15 @@ def setitem(x: Variable, index: Any, value: Any) -> Variable:
 
     Raises:
         InvalidValue: ``value`` does not fit what is picked.
+        InvalidType: it is none of these.
         InvalidType, InvalidValue, Unsupported: ``x[index]`` is refused.
     """
+    check_subscript(x, index)
     if not isinstance(value, Variable):
+        if np.asarray(value).dtype.kind not in "fiub":
+            raise InvalidType(
+                f"setitem: value must be a number, an array or a Variable, got {value!r}."
+            )
         value = constant(value, x.dtype)
         if isinstance(index, Variable) and index.dtype == VarType.BOOL and value.shape == (1,):
             return masked_fill(x, layers.unsqueeze(index, list(range(index.ndim, x.ndim))), value)
@@ -355,4 +351,4 @@ def setitem(x: Variable, index: Any, value: Any) -> Variable:
     return layers.reshape(written, sizes_of_step(x))
 
 
-publish_definitions(__name__, withhold=(axis_of, known_sizes, setitem, sizes_of_step))
+publish_definitions(__name__, withhold=(known_sizes, setitem, sizes_of_step))

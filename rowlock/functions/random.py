@@ -56,6 +56,23 @@ def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None 
     return scaled
 
 
+def log_normal(
+    mean: Any = 1.0, std: Any = 2.0, shape: Any = None, name: str | None = None
+) -> Variable:
+    """exp of :func:`normal`."""
+    return unary.exp(normal(mean, std, shape, name))
+
+
+def rand_like(input: Variable, name: str | None = None, *, dtype: Any = None) -> Variable:
+    """Evenly between 0 and 1, in the shape and, by default, the type of ``input``."""
+    return rand(known_sizes(input, "rand_like"), input.dtype if dtype is None else dtype)
+
+
+def randn_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
+    """From the standard normal distribution, in the shape and, by default, the type of x."""
+    return randn(known_sizes(x, "randn_like"), x.dtype if dtype is None else dtype)
+
+
 def randint(
     low: int = 0,
     high: int | None = None,

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..graph.layers import binary, unary
 from ..graph.layers import shape as layers
+from ..graph.layers.arguments import axis_of
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue
-from .creation import full_like
-from .manipulation import transpose
+from .creation import constant, full_like
+from .manipulation import gather, transpose
 from .math import alike, isnan, norm
 from .math import sum as total
-from .places import axis_of
 from .search import argsort, sort, where
 
 Axis = int | Sequence[int] | None
@@ -138,6 +140,37 @@ def cdist(
     """The p-norms of each row of x minus each row of y, [..., P, R] for [..., P, M] and [..., R, M]."""
     apart = layers.unsqueeze(x, [x.ndim - 1]) - layers.unsqueeze(y, [y.ndim - 2])
     return norm(apart, float(p), -1, False, name)
+
+
+def pdist(x: Variable, p: float = 2.0, name: str | None = None) -> Variable:
+    """The p-norms of each row of a matrix minus each later one: of (0, 1), (0, 2), ..., (1, 2), ...
+
+    Raises:
+        InvalidValue: x is no matrix with a known number of rows.
+    """
+    if x.ndim != 2 or (x.shape or ())[0] < 1:
+        raise InvalidValue(f"pdist takes a matrix whose rows are known, got {list(x.shape or ())}.")
+    first, second = (constant(rows, "int64") for rows in np.triu_indices((x.shape or ())[0], 1))
+    return norm(gather(x, first) - gather(x, second), float(p), -1, False, name)
+
+
+def reduce_as(x: Variable, target: Variable, name: str | None = None) -> Variable:
+    """The sum of x over the dimensions along which ``target`` was broadcast to its shape.
+
+    Raises:
+        InvalidValue: ``target`` does not broadcast to x.
+    """
+    extra = x.ndim - target.ndim
+    sizes = [1] * extra + list(target.shape or ())
+    pairs = [*zip(x.shape or (), sizes, strict=False)]
+    if extra < 0 or any(b not in (1, a) and -1 not in (a, b) for a, b in pairs):
+        raise InvalidValue(
+            f"reduce_as: {target.name!r} of shape {list(target.shape or ())} does not broadcast to "
+            f"{list(x.shape or ())}."
+        )
+    dims = [i for i, (a, b) in enumerate(pairs) if b == 1 and (i < extra or a != 1)]
+    out = layers.reduce_sum(x, dims, True) if dims else x
+    return layers.squeeze(out, list(range(extra))) if extra else layers.assign(out)
 
 
 def renorm(x: Variable, p: float, axis: int, max_norm: float) -> Variable:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ..graph.layers import binary, tensors
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import of_family
+from ..graph.layers.arguments import axis_of, of_family
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
@@ -15,7 +15,7 @@ from .creation import arange, constant, full_like
 from .elementwise import logaddexp
 from .manipulation import gather
 from .math import cumsum, floats
-from .places import axis_of, take_along_axis
+from .places import take_along_axis
 from .search import argsort, nonzero, where
 from .views import diff
 
@@ -144,9 +144,9 @@ def _among_numbers(
 ) -> Any:
     """Return the numbers along ``axis`` in order, NaN behind them; how many; and how to shape a result."""
     axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
-    chosen = sorted(axis_of(x, a, function) for a in axes)
-    rest = [i for i in range(x.ndim) if i not in chosen]
-    rows = layers.transpose(floats(x), [*rest, *chosen])
+    axes = sorted(axis_of(x, a, function) for a in axes)
+    rest = [i for i in range(x.ndim) if i not in axes]
+    rows = layers.transpose(floats(x), [*rest, *axes])
     rows = layers.reshape(rows, [*([0] * len(rest)), -1])
     is_number = binary.equal(rows, rows)
     count = layers.reduce_sum(layers.cast(is_number, "int64"), -1, True)
@@ -156,7 +156,7 @@ def _among_numbers(
         if not rest:
             return layers.reshape(result, [1] * x.ndim) if keepdim else result
         result = layers.squeeze(result, [len(rest)])
-        return layers.unsqueeze(result, chosen) if keepdim else result
+        return layers.unsqueeze(result, axes) if keepdim else result
 
     return rows, count, shaped
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..graph.layers import binary, matrices, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import integer, of_family
+from ..graph.layers.arguments import axis_of, integer, of_family
 from ..graph.layers.helper import LayerHelper, constant_layer, layer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -194,7 +194,7 @@ def topk(
 ) -> tuple[Variable, Variable]:
     """The ``k`` largest (or smallest) along ``axis``, in order, and where they are."""
     rank = x.ndim
-    axis = rank - 1 if axis is None else axis % rank
+    axis = rank - 1 if axis is None else axis_of(x, axis, "topk")
     if largest and axis == rank - 1:
         values, indices = layers.topk(x, k, name)
         values.stop_gradient = False
@@ -261,7 +261,7 @@ def median(
     """
     operand = layers.reshape(x, [-1]) if axis is None else x
     operand = operand if mode == "min" else functions.floats(operand)
-    place = 0 if axis is None else axis % x.ndim
+    place = 0 if axis is None else axis_of(x, axis, "median")
     size = (operand.shape or ())[place]
     if size < 1:
         raise InvalidValue(f"median: how many elements {x.name!r} has along axis must be known.")

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any, Literal
 
+import numpy as np
+
 from ..graph.layers import binary, tensors
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import check_variable
+from ..graph.layers.arguments import axis_of, check_variable
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
 from ..strategies.types import VarType
 from . import math as functions
-from .creation import full_like, meshgrid, ones_like
+from .creation import constant, full_like, meshgrid, ones_like
 from .manipulation import concat, expand, flatten, gather, reshape, stack, transpose
 from .math import mod
-from .places import axis_of, known_sizes, sizes_of_step, swapaxes
+from .places import known_sizes, setitem, sizes_of_step, swapaxes
 from .search import where
 
 
@@ -197,6 +200,64 @@ def select_scatter(
     return concat(parts, axis)
 
 
+def slice_scatter(
+    x: Variable,
+    value: Variable,
+    axes: Sequence[int],
+    starts: Sequence[int],
+    ends: Sequence[int],
+    strides: Sequence[int],
+    name: str | None = None,
+) -> Variable:
+    """x with ``value`` where ``strided_slice(x, axes, starts, ends, strides)`` reads."""
+    index = [slice(None)] * x.ndim
+    for axis, *bounds in zip(axes, starts, ends, strides, strict=True):
+        index[axis_of(x, axis, "slice_scatter")] = slice(*bounds)
+    return setitem(x, tuple(index), value)
+
+
+def diagonal_scatter(
+    x: Variable,
+    y: Variable,
+    offset: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    name: str | None = None,
+) -> Variable:
+    """x with ``y`` on a diagonal of two dimensions, in the shape that ``diagonal`` reads.
+
+    Raises:
+        InvalidValue: a size of x is not known, or ``y`` has another shape.
+    """
+    sizes = known_sizes(x, "diagonal_scatter")
+    numbers = np.arange(product(tuple(sizes)), dtype=np.int64).reshape(sizes)
+    places = np.diagonal(numbers, offset, axis1, axis2)
+    if y.shape != places.shape:
+        raise InvalidValue(
+            f"diagonal_scatter: y must be {list(places.shape)}, the diagonal of {x.name!r}, got "
+            f"{list(y.shape or ())}."
+        )
+    flat, updates = layers.reshape(x, [-1]), layers.reshape(layers.cast(y, x.dtype), [-1])
+    return layers.reshape(tensors.scatter(flat, constant(places.ravel(), "int64"), updates), sizes)
+
+
+def combinations(
+    x: Variable, r: int = 2, with_replacement: bool = False, name: str | None = None
+) -> Variable:
+    """All choices of ``r`` elements of a vector, in order, as rows; ``with_replacement`` one may come again.
+
+    Raises:
+        InvalidValue: x is no vector of a known length, or there is no choice.
+    """
+    if x.ndim != 1:
+        raise InvalidValue(f"combinations takes a vector, got {x.ndim} dimensions.")
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    numbers = [*choose(range(known_sizes(x, "combinations")[0]), r)]
+    if r < 1 or not numbers:
+        raise InvalidValue(f"combinations: {x.name!r} has no choice of r={r} elements.")
+    return layers.reshape(gather(x, constant(np.ravel(numbers), "int64")), [-1, r])
+
+
 def diff(
     x: Variable,
     n: int = 1,
@@ -227,16 +288,42 @@ def trapezoid(
     name: str | None = None,
 ) -> Variable:
     """The integral of y along ``axis`` by the trapezoidal rule, at places x or ``dx`` (1) apart."""
-    if x is not None and dx is not None:
-        raise InvalidValue("trapezoid takes x or dx, not both.")
     axis = axis_of(y, axis, "trapezoid")
+    return layers.reduce_sum(_trapezia(y, x, dx, axis, "trapezoid"), [axis])
+
+
+def cumulative_trapezoid(
+    y: Variable,
+    x: Variable | None = None,
+    dx: float | None = None,
+    axis: int = -1,
+    name: str | None = None,
+) -> Variable:
+    """The integrals of y from the first to each further place along ``axis``: see :func:`trapezoid`."""
+    axis = axis_of(y, axis, "cumulative_trapezoid")
+    return tensors.cumsum(_trapezia(y, x, dx, axis, "cumulative_trapezoid"), axis)
+
+
+def _trapezia(
+    y: Variable, x: Variable | None, dx: float | None, axis: int, function: str
+) -> Variable:
+    """Return the areas between neighbours along ``axis``."""
+    if x is not None and dx is not None:
+        raise InvalidValue(f"{function} takes x or dx, not both.")
     ends = layers.slice(y, [axis], [1], [2**31 - 1]) + layers.slice(y, [axis], [0], [-1])
     if x is None:
-        return layers.reduce_sum(ends * (0.5 * (1.0 if dx is None else float(dx))), [axis])
+        half: Variable = ends * (0.5 * (1.0 if dx is None else float(dx)))
+        return half
     steps = diff(x) if x.ndim == 1 else diff(x, axis=axis)
     if x.ndim == 1:
         steps = layers.reshape(steps, [-1 if i == axis else 1 for i in range(y.ndim)])
-    return layers.reduce_sum(ends * steps * 0.5, [axis])
+    areas: Variable = ends * steps * 0.5
+    return areas
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> list[int]:
+    """The shape that tensors of these shapes have together."""
+    return reduce(broadcast_shape, shapes[1:], list(shapes[0])) if shapes else []
 
 
 def vander(
@@ -274,8 +361,7 @@ def take(
         places = binary.elementwise_min(binary.elementwise_max(places, first), count - 1)
     else:
         places = where(places < 0, places + count, places)
-    taken = gather(row, places)
-    return layers.reshape(taken, sizes_of_step(index))
+    return layers.reshape(gather(row, places), sizes_of_step(index))
 
 
 def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Variable:

@@ -234,7 +234,15 @@ def elu_(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
     return unary.elu(x, alpha, name)
 
 
-softmax_ = softmax  # in a static program the result is a variable of its own
+def tanh_(x: Variable, name: str | None = None) -> Variable:
+    """As ``tanh``: in a static program the result is a variable of its own."""
+    return unary.tanh(x, name)
+
+
+softmax_ = softmax  # as ``relu_``
+hardtanh_ = hardtanh
+leaky_relu_ = leaky_relu
+thresholded_relu_ = thresholded_relu
 
 
 SELU_FLOOR = -1.0507009873554805 * 1.6732632423543772  # the limit of selu towards -infinity

@@ -12,7 +12,7 @@ import numpy as np
 from ..functions import math as functions
 from ..graph.layers import binary, moves, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import Floats, integer
+from ..graph.layers.arguments import Floats
 from ..graph.layers.conv import image_format
 from ..graph.layers.helper import LayerHelper
 from ..graph.ops.rules import product
@@ -296,7 +296,7 @@ def pixel_unshuffle(
     Raises:
         InvalidValue: height or width do not divide by ``downscale_factor``, or are not known.
     """
-    r = integer(downscale_factor, "downscale_factor", "pixel_unshuffle")
+    r = downscale_factor
 
     def move(image: Variable) -> Variable:
         _, channels, height, width = image.shape or (0, 0, 0, 0)
@@ -317,8 +317,8 @@ def channel_shuffle(
     Raises:
         InvalidValue: the channels do not divide by ``groups``.
     """
-    how = partial(moves.shuffle_channel, group=integer(groups, "groups", "channel_shuffle"))
-    return _in_order(how, x, data_format, "channel_shuffle")
+    shuffle = partial(moves.shuffle_channel, group=groups)
+    return _in_order(shuffle, x, data_format, "channel_shuffle")
 
 
 def pad(

@@ -27,11 +27,11 @@ def _attrs(
     layer: str, dims: int, stride: Any, padding: Any, dilation: Any, data_format: str
 ) -> dict[str, Any]:
     last = nets.image_format(data_format, layer, dims)
-    paddings, algorithm = nets.paddings_of(padding, last, dims)
+    paddings, algorithm = nets.paddings_of(padding, last, dims, layer)
     return {
-        "strides": spread(dims, nets.several(stride, dims, "stride"), 1),
+        "strides": spread(dims, nets.several(stride, dims, "stride", layer), 1),
         "paddings": spread(dims, paddings, 0),
-        "dilations": spread(dims, nets.several(dilation, dims, "dilation"), 1),
+        "dilations": spread(dims, nets.several(dilation, dims, "dilation", layer), 1),
         "padding_algorithm": algorithm,
         "data_format": nets.FORMATS[max(dims, 2)][last],
     }
@@ -111,9 +111,11 @@ def _transposed(
     if output_size is not None:
         if output_padding != 0:
             raise InvalidValue(f"{layer}: output_padding and output_size exclude each other.")
-        attrs["output_size"] = spread(dims, nets.several(output_size, dims, "output_size"), 1)
+        attrs["output_size"] = spread(
+            dims, nets.several(output_size, dims, "output_size", layer), 1
+        )
     elif output_padding != 0:
-        extra = nets.several(output_padding, dims, "output_padding")
+        extra = nets.several(output_padding, dims, "output_padding", layer)
         attrs["output_padding"] = spread(dims, extra, 0)
     return _applied(layer, dims, x, weight, bias, attrs, name)
 
@@ -144,9 +146,15 @@ def fold(
     Raises:
         InvalidValue: the rows of x are no multiple of a window's elements, or there are too few windows.
     """
-    sizes = nets.several(output_sizes, 2, "output_sizes")
-    kernel = nets.several(kernel_sizes, 2, "kernel_sizes")
-    steps, gaps = nets.several(strides, 2, "strides"), nets.several(dilations, 2, "dilations")
+    sizes, kernel, steps, gaps = (
+        nets.several(numbers, 2, argument, "fold")
+        for argument, numbers in (
+            ("output_sizes", output_sizes),
+            ("kernel_sizes", kernel_sizes),
+            ("strides", strides),
+            ("dilations", dilations),
+        )
+    )
     margins = paddings if isinstance(paddings, (list, tuple)) else [paddings]
     if len(margins) not in (1, 2, 4):
         raise InvalidValue(f"fold: paddings must be 1, 2 or 4 numbers, got {list(margins)}.")

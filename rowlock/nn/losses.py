@@ -10,7 +10,7 @@ from ..graph.layers import chains, trees, unary
 from ..graph.layers import label_loss as label_losses
 from ..graph.layers import loss as losses
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import Floats, Integers, check_variable
+from ..graph.layers.arguments import Floats, Integers, axis_of, check_variable
 from ..graph.layers.helper import LayerHelper
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -48,7 +48,7 @@ def cross_entropy(
     if not 0.0 <= label_smoothing <= 1.0:
         raise InvalidValue(f"cross_entropy: label_smoothing is in [0, 1], got {label_smoothing!r}.")
     rank = input.ndim
-    axis = axis % rank
+    axis = axis_of(input, axis, "cross_entropy")
     if axis != rank - 1:
         order = [i for i in range(rank) if i != axis] + [axis]
         input = layers.transpose(input, order)

@@ -40,13 +40,13 @@ def _as_image(dims: int, x: Variable, compute: Callable[[Variable], Any]) -> Any
 def _windows(
     layer: str, dims: int, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, last: bool
 ) -> dict[str, Any]:
-    k = several(kernel_size, dims, "kernel_size")
-    strides = k if stride is None else several(stride, dims, "stride")
+    k = several(kernel_size, dims, "kernel_size", layer)
+    strides = k if stride is None else several(stride, dims, "stride", layer)
     if min(*k, *strides) < 1:
         raise InvalidValue(
             f"{layer}: kernel_size and stride must be above 0, got {kernel_size!r} and {stride!r}."
         )
-    paddings, algorithm = paddings_of(padding, last, dims)
+    paddings, algorithm = paddings_of(padding, last, dims, layer)
     if algorithm == "VALID" and ceil_mode:
         raise InvalidValue(f'{layer}: ceil_mode must be False where padding is "VALID".')
     return {
@@ -155,7 +155,7 @@ def _output_sizes(layer: str, dims: int, x: Variable, output_size: Any, first: i
     numbers = output_size if isinstance(output_size, (list, tuple)) else [output_size] * dims
     shape = (x.shape or ())[first:]
     sizes = [n if size is None else size for n, size in zip(shape, numbers, strict=False)]
-    sizes = several(sizes if len(numbers) == dims else output_size, dims, "output_size")
+    sizes = several(sizes if len(numbers) == dims else output_size, dims, "output_size", layer)
     if min(sizes) < 1:
         raise InvalidValue(f"{layer}: output_size must be known and above 0, got {output_size!r}.")
     return sizes
@@ -212,9 +212,9 @@ def _unpool(
         raise InvalidValue(
             f"{kind}: data_format must be {FORMATS[dims][0]!r}, got {data_format!r}."
         )
-    k = several(kernel_size, dims, "kernel_size")
-    strides = k if stride is None else several(stride, dims, "stride")
-    pads = several(padding, dims, "padding")
+    k = several(kernel_size, dims, "kernel_size", kind)
+    strides = k if stride is None else several(stride, dims, "stride", kind)
+    pads = several(padding, dims, "padding", kind)
     attrs = {"ksize": spread(dims, k, 1), "strides": spread(dims, strides, 1)}
     attrs["paddings"] = spread(dims, pads, 0)
     if output_size is not None:
@@ -247,7 +247,7 @@ def _unpooled(
                 f"{layer}: output_size {output_size!r} must lie between {usual - stride + 1} and "
                 f"{usual + stride - 1} where x has size {n}."
             )
-    return spread(dims, several(numbers, dims, "output_size"), 1)
+    return spread(dims, several(numbers, dims, "output_size", layer), 1)
 
 
 _WINDOWS = "x kernel_size stride padding"

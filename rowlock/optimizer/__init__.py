@@ -7,7 +7,7 @@ from typing import Any
 from ..graph.layers.regularizer import as_regularizer
 from ..graph.training import optimizer as methods
 from ..graph.training.optimizer import Optimizer
-from ..graph.training.optimizer.adamw import AdamW
+from ..graph.training.optimizer.adamw import AdamW, check_moments
 from ..graph.training.optimizer.adaptive import ASGD, NAdam, RAdam, Rprop
 from ..names import publish_listed
 from ..strategies.errors import InvalidArgument
@@ -67,6 +67,7 @@ class Adam(methods.AdamOptimizer):
         amsgrad: bool = False,
         name: str | None = None,
     ) -> None:
+        check_moments("Adam", beta1, beta2, epsilon)
         decay = as_regularizer(weight_decay)
         super().__init__(
             learning_rate, beta1, beta2, epsilon, parameters, decay, grad_clip, name, lazy_mode
@@ -150,6 +151,7 @@ class Adamax(methods.AdamaxOptimizer):
         grad_clip: Any = None,
         name: str | None = None,
     ) -> None:
+        check_moments("Adamax", beta1, beta2, epsilon)
         options = (parameters, as_regularizer(weight_decay), grad_clip, name)
         super().__init__(learning_rate, beta1, beta2, epsilon, *options)
 

@@ -66,6 +66,8 @@ def load_inference_model(path_prefix: str | None, executor: Any, **kwargs: Any) 
 
 
 def _split(path_prefix: str) -> tuple[str, str]:
+    if not isinstance(path_prefix, (str, os.PathLike)):
+        raise InvalidValue(f"path_prefix must be a str such as 'models/net', got {path_prefix!r}.")
     path = os.path.normpath(os.fspath(path_prefix))
     if not os.path.basename(path) or os.fspath(path_prefix).endswith(os.sep):
         raise InvalidArgument(f"path_prefix must be folder/name, got {path_prefix!r}.")

@@ -86,7 +86,7 @@ def fc(
 
 def sparse_embedding(
     input: Variable,
-    size: Sequence[int],
+    size: Any,
     padding_idx: int | None = None,
     is_test: bool = False,
     entry: Any = None,

@@ -6,8 +6,8 @@ many each has: ops of 1.x, which these are made of, know that as sequences.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 from ..functions import math as functions
 from ..functions.creation import constant, full_like
@@ -16,7 +16,7 @@ from ..functions.signatures import reordered
 from ..graph.layers import boxes as regions
 from ..graph.layers import detection, sequence
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import integer
+from ..graph.layers.arguments import check_integers
 from ..graph.layers.conv import several
 from ..graph.layers.helper import LayerHelper, layer
 from ..graph.layers.initializer import NormalInitializer
@@ -93,9 +93,9 @@ def deform_conv2d(
         input=x,
         offset=offset,
         filter=weight,
-        strides=several(stride, 2, "stride"),
-        paddings=several(padding, 2, "padding"),
-        dilations=several(dilation, 2, "dilation"),
+        strides=several(stride, 2, "stride", "deform_conv2d"),
+        paddings=several(padding, 2, "padding", "deform_conv2d"),
+        dilations=several(dilation, 2, "dilation", "deform_conv2d"),
         groups=groups,
         deformable_groups=deformable_groups,
         im2col_step=1,
@@ -136,12 +136,18 @@ class DeformConv2D(_ConvBase, data_format="NCHW"):
         return deform_conv2d(x, offset, self.weight, self.bias, *window, *groups, mask)
 
 
-def _pair(size: Any) -> list[int]:
-    return several(size, 2, "output_size")
+def _ends(counts: Variable, function: str) -> Variable:
+    """Return the offsets [N + 1] of rows, int64, of which each image has as many as ``counts`` says.
 
-
-def _ends(counts: Variable) -> Variable:
-    """Return the offsets [N + 1] of rows, int64, of which each image has as many as ``counts`` says."""
+    Raises:
+        InvalidType: ``counts`` holds no integers.
+        InvalidValue: it is not [N].
+    """
+    check_integers(counts, "boxes_num", function)
+    if counts.ndim != 1:
+        raise InvalidValue(
+            f"{function}: boxes_num must be [images], got {counts.name!r} of shape {list(counts.shape or ())}."
+        )
     ends = functions.cumsum(layers.cast(counts, "int64"), 0)
     return layers.concat([constant([0], "int64"), ends], 0)
 
@@ -158,8 +164,8 @@ def roi_pool(
 
     ``boxes_num`` (int32 [N]) says how many regions each image has; ``output_size`` are the bins.
     """
-    height, width = _pair(output_size)
-    return regions.roi_pool(x, boxes, height, width, spatial_scale, _ends(boxes_num))
+    height, width = several(output_size, 2, "output_size", "roi_pool")
+    return regions.roi_pool(x, boxes, height, width, spatial_scale, _ends(boxes_num, "roi_pool"))
 
 
 def roi_align(
@@ -177,15 +183,19 @@ def roi_align(
     A bin has ``sampling_ratio`` by as many points, up to 0 one for each pixel that it is high and wide.
     ``aligned``: the middle of pixel 0 is at 0, not at 0.5, and regions may be smaller than a pixel.
     """
-    height, width = _pair(output_size)
-    settings = {
-        "pooled_height": height,
-        "pooled_width": width,
-        "spatial_scale": spatial_scale,
-        "sampling_ratio": sampling_ratio,
-        "aligned": bool(aligned),
-    }
-    return layer("roi_align", name, x=x, ROIs=boxes, RoisLod=_ends(boxes_num), **settings)
+    height, width = several(output_size, 2, "output_size", "roi_align")
+    return layer(
+        "roi_align",
+        name,
+        x=x,
+        ROIs=boxes,
+        RoisLod=_ends(boxes_num, "roi_align"),
+        pooled_height=height,
+        pooled_width=width,
+        spatial_scale=spatial_scale,
+        sampling_ratio=sampling_ratio,
+        aligned=aligned,
+    )
 
 
 def psroi_pool(
@@ -201,13 +211,13 @@ def psroi_pool(
     Raises:
         InvalidValue: the channels do not divide by the bins.
     """
-    height, width = _pair(output_size)
+    height, width = several(output_size, 2, "output_size", "psroi_pool")
     channels = (x.shape or ())[1]
     if channels % (height * width):
         raise InvalidValue(
             f"psroi_pool: {channels} channels of {x.name!r} do not divide by {height} x {width} bins."
         )
-    by_image = sequence.lod_reset(boxes, _ends(boxes_num))
+    by_image = sequence.lod_reset(boxes, _ends(boxes_num, "psroi_pool"))
     channels //= height * width
     return regions.psroi_pool(x, by_image, channels, spatial_scale, height, width)
 
@@ -215,9 +225,15 @@ def psroi_pool(
 class _RegionLayer(Layer):
     """A pool over regions of a size that is set once."""
 
+    _pool: ClassVar[Callable[..., Variable]]
+
     def __init__(self, output_size: Any, spatial_scale: float = 1.0) -> None:
         super().__init__()
         self._output_size, self._spatial_scale = output_size, spatial_scale
+
+    def forward(self, x: Variable, boxes: Variable, boxes_num: Variable) -> Variable:
+        """Return bins of regions: see the function."""
+        return self._pool(x, boxes, boxes_num, self._output_size, self._spatial_scale)
 
     def extra_repr(self) -> str:
         """Return the arguments that matter."""
@@ -227,9 +243,7 @@ class _RegionLayer(Layer):
 class RoIPool(_RegionLayer):
     """:func:`roi_pool`."""
 
-    def forward(self, x: Variable, boxes: Variable, boxes_num: Variable) -> Variable:
-        """Return the largest pixels of bins."""
-        return roi_pool(x, boxes, boxes_num, self._output_size, self._spatial_scale)
+    _pool = staticmethod(roi_pool)
 
 
 class RoIAlign(_RegionLayer):
@@ -246,9 +260,7 @@ class RoIAlign(_RegionLayer):
 class PSRoIPool(_RegionLayer):
     """:func:`psroi_pool`."""
 
-    def forward(self, x: Variable, boxes: Variable, boxes_num: Variable) -> Variable:
-        """Return the means of bins, each of channels of its own."""
-        return psroi_pool(x, boxes, boxes_num, self._output_size, self._spatial_scale)
+    _pool = staticmethod(psroi_pool)
 
 
 def nms(
@@ -337,8 +349,8 @@ def distribute_fpn_proposals(
     coarser maps. With ``rois_num`` (int32 [N]: those of each image) there are such numbers for each map.
     """
     rows = layers.shape(fpn_rois)[:1] if rois_num is None else rois_num
-    by_image = sequence.lod_reset(fpn_rois, _ends(rows))
     op_type = "distribute_fpn_proposals"
+    by_image = sequence.lod_reset(fpn_rois, _ends(rows, op_type))
     helper = LayerHelper(op_type, name)
     maps = [helper.new(fpn_rois.dtype) for _ in range(max_level - min_level + 1)]
     (index,) = helper.layers(
@@ -351,7 +363,7 @@ def distribute_fpn_proposals(
         max_level=max_level,
         refer_level=refer_level,
         refer_scale=refer_scale,
-        pixel_offset=bool(pixel_offset),
+        pixel_offset=pixel_offset,
     )
     counts = None if rois_num is None else [_counts(rois) for rois in maps]
     return [_plain(rois) for rois in maps], index, counts
@@ -400,12 +412,12 @@ def generate_proposals(
         im_info=im_info,
         anchors=anchors,
         variances=variances,
-        pre_nms_topN=integer(pre_nms_top_n, "pre_nms_top_n", "generate_proposals"),
-        post_nms_topN=integer(post_nms_top_n, "post_nms_top_n", "generate_proposals"),
+        pre_nms_topN=pre_nms_top_n,
+        post_nms_topN=post_nms_top_n,
         nms_thresh=nms_thresh,
         min_size=min_size,
         eta=eta,
-        pixel_offset=bool(pixel_offset),
+        pixel_offset=pixel_offset,
     )
     counts = ends - layers.concat([constant([0], "int32"), ends[:-1]], 0)
     return _plain(rois), _plain(probs), counts if return_rois_num else None

@@ -140,11 +140,11 @@ def test_dropping_before_the_first_run() -> None:
 def test_strategies_of_another_kind(threads: None) -> None:
     net = Net()
     with pytest.raises(TypeError, match="of type BuildStrategy, got int"):
-        net.run(fluid.CompiledProgram(net.test, build_strategy=3), feed(4), [])
-    program = fluid.CompiledProgram(net.test).with_data_parallel(
-        exec_strategy=BuildStrategy(), places=fluid.cpu_places(2)
-    )
+        fluid.CompiledProgram(net.test, build_strategy=3)
+    program = fluid.CompiledProgram(net.test)
+    with pytest.raises(TypeError, match="of type BuildStrategy, got int"):
+        program.with_data_parallel(build_strategy=3)
     with pytest.raises(TypeError, match="of type ExecutionStrategy, got BuildStrategy"):
-        net.run(program, feed(4), [])
+        program.with_data_parallel(exec_strategy=BuildStrategy(), places=fluid.cpu_places(2))
     with pytest.raises(TypeError, match="scope must be a Scope, got int"):
         net.exe.run(net.test, feed(4), [], scope=3)

@@ -183,7 +183,9 @@ def test_compiling_leaves_the_program_alone(gang: str) -> None:
     net.exe.run(program, net.feed(), [net.loss])
     assert (str(net.main), net.main.version) == (before, version)
     text = str(program.explain())
-    assert "insert_collectives" in text and "replicas meet in 1 collective(s)" in text
+    assert "  insert_collectives: " in text and "replicas meet in 1 collective(s)" in text
+    (idle,) = (line for line in text.splitlines() if line.startswith("  nothing to do for "))
+    assert "unread_gradients" in idle and "insert_collectives" not in idle
 
 
 def test_a_replica_that_raises_is_named_and_the_next_run_works(gang: str) -> None:

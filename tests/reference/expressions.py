@@ -205,6 +205,11 @@ paddle.dstack([w, w]) | paddle.column_stack([w[:, 0], w]) | paddle.block_diag([w
 paddle.select_scatter(w, v, 0, 1) | paddle.select_scatter(w, v[:3], 1, -1) | paddle.diff(w) | paddle.diff(w, 2, 1) | paddle.diff(w, 1, 0, w[:1], w[1:])
 paddle.diff(b) | paddle.trapezoid(w) | paddle.trapezoid(w, dx=0.5, axis=0) | paddle.trapezoid(w, v) | paddle.trapezoid(w, x, axis=0) | paddle.vander(v) | paddle.vander(v, 3, True)
 paddle.take(w, k) | paddle.take(w, k - 3) | paddle.take(w, k * 9, 'wrap') | paddle.take(w, k * 9, 'clip') | paddle.sigmoid(w)
+paddle.pdist(w) | paddle.pdist(w, 1.0) | paddle.reduce_as(im, im[:, :1]) | paddle.reduce_as(im, v) | paddle.reduce_as(w, w) | paddle.cumulative_trapezoid(w) | paddle.cumulative_trapezoid(w, v, axis=1)
+paddle.cumulative_trapezoid(w, dx=0.5, axis=0) | paddle.combinations(v) | paddle.combinations(v, 3, True)
+paddle.slice_scatter(w, w[:2, 1:3] * 2, [0, 1], [0, 1], [2, 3], [1, 1]) | paddle.slice_scatter(w, w[:, :2] * 2, [1], [0], [4], [2]) | paddle.diagonal_scatter(w, v[:3]) | paddle.diagonal_scatter(w, v[:2], -1)
+paddle.diagonal_scatter(im, im[:, :, :3, 0] * 2, 1, 3, 1) | paddle.baddbmm_(im[0], im[0], im[0]) | paddle.copysign_(w, x) | paddle.cumprod_(w, 0) | paddle.index_fill_(w, k[:, 0], 1, 0.5) | paddle.renorm_(w, 2.0, 0, 1.5)
+F.tanh_(w) | F.leaky_relu_(w, 0.2) | F.hardtanh_(w) | F.thresholded_relu_(w)
 """
 
 MORE_SLOPES = """
@@ -212,6 +217,8 @@ paddle.lerp(w, w * x, 0.25) | paddle.logaddexp(w, x * w) | paddle.hypot(w, x) | 
 paddle.amax(paddle.concat([w, w]), 0) | paddle.amin(w) | paddle.nanmean(w * w, 0) | paddle.outer(w, w) | paddle.inner(w, w) | paddle.tensordot(w, w, [0]) ** 2
 paddle.cdist(w, w[:2] * 2) | paddle.renorm(w, 2.0, 0, 1.5) * x | paddle.kthvalue(w, 2)[0] * v[:3] | paddle.unflatten(w * w, 1, [2, 2]) | paddle.block_diag([w, w]) ** 2
 paddle.select_scatter(w, w[0] * 2, 0, 1) * x | paddle.diff(w, 2) ** 2 | paddle.trapezoid(w * w, v) | paddle.vander(w[0], 4) | paddle.take(w, k * 9, 'wrap') ** 2 | paddle.heaviside(w - w, w) * x
+paddle.pdist(w * w) | paddle.cumulative_trapezoid(w * w, v) | paddle.combinations(w[0] * w[0]) | paddle.diagonal_scatter(w * 2, v[:3]) * x[:3]
+paddle.slice_scatter(w * 2, w[:2, 1:3] * 3, [0, 1], [0, 1], [2, 3], [1, 1]) * x[:3]
 """
 
 PADDLE = (

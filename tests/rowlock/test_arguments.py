@@ -270,3 +270,79 @@ def test_memories_begin_with_a_float() -> None:
     blocks = fluid.default_main_program().blocks
     fills = [op for b in blocks for op in b.ops if op.type == "fill_constant_batch_size_like"]
     assert [type(op.attr("value")) for op in fills] == [float, float]
+
+
+def _data() -> Any:
+    return fluid.data("x", [8, 16])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda x: fluid.layers.transpose(x, None), TypeError,
+         r"transpose: perm must be a list or a tuple of ints, got None \(NoneType\)"),
+        (lambda x: fluid.layers.transpose(x, [1.0, 0]), TypeError,
+         r"transpose: a number of perm must be an int, got 1\.0"),
+        (lambda x: fluid.layers.slice(x, 0, 0, 1), TypeError, "slice: axes must be a list or a tuple"),
+        (lambda x: fluid.layers.relu(x, name=3), TypeError, r"relu: name must be a str, got 3 \(int\)"),
+        (lambda x: fluid.layers.cast(x, None), ValueError, "None is not an element type"),
+        (lambda x: fluid.layers.fill_constant([1], None, 1), ValueError, "None is not an element type"),
+        (lambda x: fluid.data("y", ["a"]), TypeError, "data 'y': a size of shape must be an int, got 'a'"),
+        (lambda x: fluid.layers.conv2d(fluid.data("i", [2, 3, 8, 8]), 4, 3, padding="SAMEE"), ValueError,
+         "conv2d: padding must be 'SAME', 'VALID' or numbers, got 'SAMEE'"),
+        (lambda x: fluid.layers.pool2d(fluid.data("i", [2, 3, 8, 8]), [2, 2, 2]), ValueError,
+         r"pool2d: pool_size must be an int or a list of two, got \[2, 2, 2\]"),
+        (lambda x: fluid.layers.create_parameter(None, "float32"), TypeError,
+         "create_parameter: shape must be a list"),
+        (lambda x: fluid.layers.create_parameter([3], "float32", default_initializer=3), TypeError,
+         "create_parameter: default_initializer must be one such as"),
+        (lambda x: fluid.ParamAttr(name=3), TypeError, "ParamAttr: name must be a str, got 3"),
+        (lambda x: fluid.ParamAttr(regularizer=3), TypeError, "ParamAttr: regularizer must be one such as"),
+        (lambda x: fluid.optimizer.SGD("fast"), TypeError, "SGD: learning_rate must be a float"),
+        (lambda x: fluid.optimizer.SGD(0.1, parameter_list="w"), TypeError,
+         "SGD: parameter_list must be a list of parameters or names, got 'w'"),
+        (lambda x: fluid.DataFeeder(None, fluid.CPUPlace()), TypeError, "DataFeeder: feed_list must be a list"),
+        (lambda x: x.block.program.clone(for_test="yes"), AssertionError, "for_test must be True or False"),
+        (lambda x: paddle.batch(3, 2), TypeError, "batch: reader must be a function .* samples, got 3"),
+        (lambda x: paddle.batch(lambda: [1], "two"), TypeError, "batch: batch_size must be .* got 'two'"),
+        (lambda x: paddle.reader.shuffle(3, 2), TypeError, "shuffle: reader must be a function, got 3"),
+        (lambda x: paddle.squeeze(x, 9), ValueError, "squeeze: axis 9 is outside the 2 dimensions of 'x'"),
+        (lambda x: paddle.transpose(x, [5, 0]), ValueError, "transpose: axis 5 is outside the 2 dimensions"),
+        (lambda x: paddle.topk(x, 1, axis=9), ValueError, "topk: axis 9 is outside the 2 dimensions"),
+        (lambda x: paddle.median(x, 9), ValueError, "median: axis 9 is outside the 2 dimensions"),
+        (lambda x: paddle.nn.functional.cross_entropy(x, fluid.data("l", [8, 1], "int64"), axis=5), ValueError,
+         "cross_entropy: axis 5 is outside the 2 dimensions"),
+        (lambda x: paddle.full([2], "many"), TypeError, r"full: fill_value .* got 'many' \(str\)"),
+        (lambda x: paddle.to_tensor([[1], [1, 2]]), ValueError, "to_tensor: data must be lists of one length"),
+        (lambda x: paddle.eye(fluid.data("n", [2], "int64")), AssertionError,
+         r"eye: num_rows must be .* of one element, got 'n' of shape \[2\]"),
+        (lambda x: paddle.einsum(3, x), TypeError, "einsum: equation must be a str, got 3"),
+        (lambda x: paddle.static.setitem(x, (0, 20), 1.0), ValueError,
+         "'x': index 20 is outside dimension 1, which has 16 elements"),
+        (lambda x: paddle.static.setitem(x, 0, None), TypeError, "setitem: value must be a number"),
+        (lambda x: paddle.nn.MultiHeadAttention(16, 4)(paddle.unsqueeze(x, 0), attn_mask=3), TypeError,
+         "MultiHeadAttention: attn_mask must be a Variable, got 3"),
+        (lambda x: paddle.vision.ops.roi_align(x, x, fluid.data("n", [8, 1], "int64"), 3), ValueError,
+         r"roi_align: boxes_num must be \[images\], got 'n' of shape \[8, 1\]"),
+        (lambda x: paddle.vision.ops.roi_pool(x, x, x, 3), TypeError, "roi_pool: boxes_num must hold integers"),
+        (lambda x: fluid.CompiledProgram(x.block.program).with_data_parallel(x), TypeError,
+         "loss_name must be a str such as loss.name, got Variable"),
+        (lambda x: fluid.io.save_inference_model("model", x, [x], fluid.Executor(fluid.CPUPlace())), ValueError,
+         "feeded_var_names must be a list of names, got"),
+        (lambda x: fluid.io.save_inference_model("model", None, [x], fluid.Executor(fluid.CPUPlace())),
+         ValueError, r"feeded_var_names must be a list of names, got \[None\]"),
+        (lambda x: fluid.io.save_vars(fluid.Executor(fluid.CPUPlace()), 3, vars=[x]), TypeError,
+         r"dirname must be a str, got 3 \(int\)"),
+        (lambda x: paddle.optimizer.Adam(beta1=1.5), ValueError, r"Adam: beta1 must be in \[0, 1\), got 1\.5"),
+        (lambda x: paddle.distribution.Normal(0.0, 1.0).log_prob("a"), TypeError,
+         "Normal: value must be a Variable, got 'a'"),
+        (lambda x: paddle.static.save_inference_model(None, [x], [x], fluid.Executor(fluid.CPUPlace())),
+         ValueError, "path_prefix must be a str such as"),
+    ],
+)  # fmt: skip
+def test_a_wrong_argument_is_named_with_its_function_and_value(
+    call: Callable[[Any], Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(EnforceNotMet, match=message) as raised:
+        call(_data())
+    assert isinstance(raised.value, error)  # as in Paddle

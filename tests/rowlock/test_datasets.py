@@ -5,10 +5,13 @@ from __future__ import annotations
 import gzip
 import hashlib
 import http.server
+import importlib
+import inspect
 import io
 import json
 import os
 import pickle
+import struct
 import sys
 import tarfile
 import threading
@@ -20,7 +23,7 @@ import numpy as np
 import pytest
 
 import rowlock.dataset as datasets
-from rowlock.dataset import cifar, common, image, mnist, mq2007, voc2012
+from rowlock.dataset import cifar, common, image, mnist, mq2007, sentiment, voc2012
 from rowlock.strategies.errors import DamagedFile, MissingFile
 
 from ..reference import dataset_files
@@ -182,6 +185,42 @@ def test_segmented_photographs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     np.testing.assert_array_equal(labels, np.array(classes), strict=True)
     with pytest.raises(DamagedFile, match=r"holds no file .*trainval.txt"):
         next(iter(voc2012.train()()))
+
+
+def _parameters(module: str) -> list[str]:
+    creator = importlib.import_module(f"rowlock.dataset.{module}").reader_creator
+    return list(inspect.signature(creator).parameters)
+
+
+def test_readers_of_files_of_ones_own(tmp_path: Path) -> None:
+    pixels, digits = np.arange(5 * 4, dtype="u1").reshape(5, 2, 2), np.arange(5, dtype="u1")
+    for name, kind, array in (("images", 2051, pixels), ("labels", 2049, digits)):
+        head = struct.pack(f">{1 + array.ndim}I", kind, *array.shape)
+        (tmp_path / name).write_bytes(gzip.compress(head + array.tobytes()))
+    files = str(tmp_path / "images"), str(tmp_path / "labels")
+    for at_once in (2, 100):  # how many are scaled together changes nothing
+        samples = list(mnist.reader_creator(*files, at_once)())
+        np.testing.assert_allclose(
+            [image for image, _ in samples], pixels.reshape(5, 4) / 127.5 - 1, 1e-6
+        )
+        assert [label for _, label in samples] == [0, 1, 2, 3, 4]
+    assert list(sentiment.reader_creator([([1], 0), ([2], 1)])) == [([1], 0), ([2], 1)]
+    # as in Paddle 1.8.5
+    assert _parameters("mnist") == ["image_filename", "label_filename", "buffer_size"]
+    assert _parameters("cifar") == ["filename", "sub_name", "cycle"]
+    assert _parameters("conll05") == ["corpus_reader", "word_dict", "predicate_dict", "label_dict"]
+    assert _parameters("flowers") == [
+        *("data_file", "label_file", "setid_file", "dataset_name"),
+        *("mapper", "buffered_size", "use_xmap", "cycle"),
+    ]  # fmt: skip
+    assert _parameters("imdb") == ["pos_pattern", "neg_pattern", "word_idx"]
+    assert _parameters("imikolov") == ["filename", "word_idx", "n", "data_type"]
+    assert _parameters("sentiment") == ["data"]
+    assert _parameters("voc2012") == ["filename", "sub_name"]
+    assert _parameters("wmt14") == ["tar_file", "file_name", "dict_size"]
+    assert _parameters("wmt16") == [
+        *("tar_file", "file_name", "src_dict_size", "trg_dict_size", "src_lang")
+    ]  # fmt: skip
 
 
 def test_what_is_not_installed_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,34 @@ def test_draws_have_the_distributions_asked_for() -> None:
     assert not np.array_equal(first[0], second[0])
 
 
+def test_draws_in_the_shape_of_a_variable_and_of_a_log_normal() -> None:
+    like = paddle.static.data("like", [2000, 2], "float64")
+    drawn = [
+        paddle.rand_like(like),
+        paddle.randn_like(like, "float32"),
+        paddle.log_normal(0.5, 0.25, [2000]),
+    ]
+    even, normal, log_normal = fluid.Executor().run(
+        feed={"like": np.zeros((2000, 2))}, fetch_list=drawn
+    )
+    assert even.shape == normal.shape == (2000, 2)
+    assert (even.dtype, normal.dtype) == (np.float64, np.float32)
+    assert even.min() >= 0 and even.max() < 1 and abs(even.mean() - 0.5) < 0.05
+    assert abs(normal.mean()) < 0.1 and abs(normal.std() - 1) < 0.1
+    assert (
+        abs(np.log(log_normal).mean() - 0.5) < 0.05 and abs(np.log(log_normal).std() - 0.25) < 0.05
+    )
+    with pytest.raises(ValueError, match=r"rand_like: the sizes \[-1, 2\] of 'rows'"):
+        paddle.rand_like(paddle.static.data("rows", [None, 2]))
+
+
+def test_shapes_broadcast_together() -> None:
+    assert paddle.broadcast_shapes([5, 1, 3], [4, 1], [1, 1, 3]) == [5, 4, 3]
+    assert paddle.broadcast_shapes([2]) == [2] and paddle.broadcast_shapes() == []
+    with pytest.raises(ValueError, match="do not fit"):
+        paddle.broadcast_shapes([2], [3], [1])
+
+
 def test_the_process_has_a_default_type_a_device_and_a_seed() -> None:
     assert (paddle.get_default_dtype(), paddle.get_device()) == ("float32", "cpu")
     paddle.set_default_dtype("float64")

@@ -142,6 +142,22 @@ def test_names_that_are_not_built_say_what_to_use(name: str) -> None:
         (lambda x: rowlock.vander(x), "takes a vector"),
         (lambda x: rowlock.select_scatter(x, x, 0, 2), "index 2 is outside 2"),
         (lambda x: rowlock.trapezoid(x, x, 1.0), "not both"),
+        (
+            lambda x: rowlock.cumulative_trapezoid(x, x, 1.0),
+            "cumulative_trapezoid takes x or dx, not both",
+        ),
+        (lambda x: rowlock.pdist(x[0]), r"pdist takes a matrix whose rows are known, got \[3\]"),
+        (
+            lambda x: rowlock.reduce_as(x, x[:, :2]),
+            r"shape \[2, 2\] does not broadcast to \[2, 3\]",
+        ),
+        (lambda x: rowlock.combinations(x), "takes a vector, got 2"),
+        (lambda x: rowlock.combinations(x[0], 4), "no choice of r=4 elements"),
+        (
+            lambda x: rowlock.diagonal_scatter(x, x[0]),
+            r"y must be \[2\], the diagonal of 'x', got \[3\]",
+        ),
+        (lambda x: rowlock.slice_scatter(x, x, [0], [0], [1], [1]), "does not fit"),
         (lambda x: rowlock.baddbmm(x, x, x), "must have 3 dimensions, got 2"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from ....strategies.errors import InvalidArgument, InvalidType, InvalidValue, NotFound, Unsupported
@@ -60,19 +61,26 @@ class Optimizer:
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
     ) -> None:
+        method = type(self).__name__.removesuffix("Optimizer")
         if not isinstance(learning_rate, (float, Variable, LRScheduler)):
             raise InvalidType(
-                f"learning_rate must be a float, a Variable or an LRScheduler, got {learning_rate!r}."
+                f"{method}: learning_rate must be a float, a Variable or an LRScheduler, got {learning_rate!r}."
             )
         if grad_clip is not None and not isinstance(grad_clip, GradientClipBase):
             raise InvalidType(
-                f"grad_clip must be a clip such as fluid.clip.GradientClipByGlobalNorm(1.0), got "
+                f"{method}: grad_clip must be a clip such as fluid.clip.GradientClipByGlobalNorm(1.0), got "
                 f"{grad_clip!r} ({type(grad_clip).__name__})."
             )
         if regularization is not None and not isinstance(regularization, WeightDecayRegularizer):
             raise InvalidType(
-                f"the weight decay must be a regularizer such as fluid.regularizer.L2Decay(0.01), got "
-                f"{regularization!r}."
+                f"{method}: the weight decay must be a regularizer such as fluid.regularizer.L2Decay(0.01), "
+                f"got {regularization!r}."
+            )
+        if isinstance(parameter_list, (str, Variable)) or not isinstance(
+            parameter_list, (Iterable, type(None))
+        ):
+            raise InvalidType(
+                f"{method}: parameter_list must be a list of parameters or names, got {parameter_list!r}."
             )
         self.regularization = regularization
         self._learning_rate = learning_rate

@@ -8,6 +8,7 @@ from typing import Any
 from ...functions.creation import full, triu
 from ...functions.framework import get_default_dtype
 from ...graph.layers import shape as layers
+from ...graph.layers.arguments import check_variable
 from ...graph.layers.binary import matmul
 from ...graph.layers.param_attr import ParamAttr
 from ...graph.program.variable import Variable
@@ -55,7 +56,10 @@ def _attrs(attr: Any, parts: int) -> list[Any]:
 
 def _additive(mask: Variable | None, dtype: Any) -> Variable | None:
     """Return what is added to products: bools and ints become 0 where set and -1e9 elsewhere."""
-    if mask is None or mask.dtype == dtype:
+    if mask is None:
+        return None
+    check_variable(mask, "attn_mask", "MultiHeadAttention")
+    if mask.dtype == dtype:
         return mask
     if mask.dtype == VarType.BOOL or mask.dtype in INTEGERS:
         return (layers.cast(mask, dtype) - 1.0) * 1e9

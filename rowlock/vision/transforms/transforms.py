@@ -44,7 +44,7 @@ class Resize(BaseTransform):
 
     def __init__(
         self,
-        size: int | Sequence[int],
+        size: Any,
         interpolation: str = "bilinear",
         keys: Sequence[str] | None = None,
     ) -> None:
@@ -106,7 +106,7 @@ class RandomResizedCrop(BaseTransform):
 class CenterCrop(BaseTransform):
     """Cut a box of (height, width), or a square, out of the middle."""
 
-    def __init__(self, size: int | Sequence[int], keys: Sequence[str] | None = None) -> None:
+    def __init__(self, size: Any, keys: Sequence[str] | None = None) -> None:
         super().__init__(keys)
         self.size = F.pair(size)
 
@@ -232,7 +232,7 @@ class Pad(BaseTransform):
 
     def __init__(
         self,
-        padding: int | Sequence[int],
+        padding: Any,
         fill: Any = 0,
         padding_mode: str = "constant",
         keys: Sequence[str] | None = None,
