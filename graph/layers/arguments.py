@@ -108,7 +108,7 @@ def flag(value: Any, argument: str, layer: str) -> bool:
     return bool(value)
 
 
-def integers(value: Any, argument: str, layer: str) -> list[int]:
+def _several_integers(value: Any, argument: str, layer: str) -> list[int]:
     """Return a list, a tuple, an array or another sequence of integers as a list of Python ints.
 
     Raises:
@@ -123,7 +123,7 @@ def integers(value: Any, argument: str, layer: str) -> list[int]:
 
 def _integer_or_several(value: Any, argument: str, layer: str) -> list[int]:
     is_several = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str)
-    return integers(value, argument, layer) if is_several else [integer(value, argument, layer)]
+    return _several_integers(value, argument, layer) if is_several else [integer(value, argument, layer)]
 
 
 def check_function(value: Any, argument: str, layer: str) -> None:
@@ -173,7 +173,7 @@ _CHECKS: dict[str, Callable[[Any, str, str], Any]] = {
     "int": integer,
     "float": number,
     "Generator": check_function,
-    "Sequence[int]": integers,
+    "Sequence[int]": _several_integers,
     "int | Sequence[int]": _integer_or_several,
 }
 
