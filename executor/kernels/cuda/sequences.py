@@ -19,6 +19,15 @@ def refusing(dev: Device, op: str, what: str, rows: int) -> list[gpu.Argument]:
     )
 
 
+def offsets_of(dev: Device, lengths: Array, out: Array) -> list[Step]:
+    """Return the call that writes a zero and running sums of lengths; one warp does."""
+    body = f"""
+  if (thread_index() == 0) out[0] = 0;
+  warp_running_sums<{c_type(lengths.dtype)}, long long, false, false, 32>(lengths, out + 1, 1, count, 1);"""
+    arguments = [*gpu.written(out=out), *gpu.read(lengths=lengths), *gpu.ints(count=lengths.size)]
+    return [gpu.run(dev, "offsets", body, arguments, 1, ("reduce.cuh", "choice.cuh"), 32)]
+
+
 def sequence_of(dev: Device, op: str, what: str, offsets: Array, out: Array) -> list[Step]:
     """Return the call that writes the number of each row's sequence; errors name ``op`` and ``what``."""
     arguments = [*gpu.read(ends=offsets), *gpu.written(out=out), *refusing(dev, op, what, out.size)]
