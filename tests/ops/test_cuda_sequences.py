@@ -66,7 +66,7 @@ def test_offsets_are_computed_where_they_are_read(name: str, index: int) -> None
 
 
 @pytest.mark.parametrize("kind", ["int32", "int64"])
-@pytest.mark.parametrize("count", [1, 31, 32, 100])
+@pytest.mark.parametrize("count", [1, 31, 32, 100, 2048, 2049, 20_000])
 def test_offsets_of_many_lengths(count: int, kind: str) -> None:
     lengths = np.random.default_rng(count).integers(0, 9, (count, 1)).astype(kind)
     (out,) = compare("lod_from_lengths", {"X": lengths}, {"Out": np.zeros(count + 1, np.int64)})

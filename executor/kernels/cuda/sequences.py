@@ -20,12 +20,13 @@ def refusing(dev: Device, op: str, what: str, rows: int) -> list[gpu.Argument]:
 
 
 def offsets_of(dev: Device, lengths: Array, out: Array) -> list[Step]:
-    """Return the call that writes a zero and running sums of lengths; one warp does."""
-    body = f"""
-  if (thread_index() == 0) out[0] = 0;
-  warp_running_sums<{c_type(lengths.dtype)}, long long, false, false, 32>(lengths, out + 1, 1, count, 1);"""
-    arguments = [*gpu.written(out=out), *gpu.read(lengths=lengths), *gpu.ints(count=lengths.size)]
-    return [gpu.run(dev, "offsets", body, arguments, 1, ("reduce.cuh", "choice.cuh"), 32)]
+    """Return the call that writes a zero and running sums of lengths; one block does."""
+    arguments = [*gpu.read(lengths=lengths), *gpu.written(out=out), *gpu.longs(count=lengths.size)]
+    block = gpu.BLOCK if lengths.size <= gpu.BLOCK * 8 else 1024
+    kinds = (c_type(lengths.dtype),)
+    return [
+        gpu.call(dev, "block_offsets", kinds, arguments, 1, ("assert.cuh", "sequences.cuh"), block)
+    ]
 
 
 def sequence_of(dev: Device, op: str, what: str, offsets: Array, out: Array) -> list[Step]:
