@@ -148,6 +148,35 @@ def test_many_labels_are_aligned(merge_repeated: bool) -> None:
     assert "length 26 is outside the 26 lengths that 25 columns of Input have room for" in said
 
 
+def test_many_labels_are_compared() -> None:
+    """Sequences longer than a block has threads, and empty ones; those that do not fit are refused."""
+    rng = np.random.default_rng(6)
+    hyps, refs = rng.integers(0, 4, (50, 1)), rng.integers(0, 4, (160, 1)).astype("i4")
+    lods = [np.array([0, 20, 20, 35, 50]), np.array([0, 145, 150, 160, 160])]
+    feed = {"Hyps": [hyps], "Refs": [refs], "Hyps@LOD": lods[:1], "Refs@LOD": lods[1:]}
+    (out,) = on_gpu("edit_distance", feed)["Out"]
+    (expected,) = run(OPS["edit_distance"], feed, OPS["edit_distance"].attrs)["Out"]
+    np.testing.assert_array_equal(out, expected)
+    nothing = {"Hyps": [np.array([[-1]])], "Hyps@LOD": [np.zeros(5, np.int64)]}
+    (out,) = on_gpu("edit_distance", feed | nothing)["Out"]
+    assert out.ravel().tolist() == np.diff(lods[1]).tolist()
+
+    op = OPS["edit_distance"]
+    assert "reference 3 is empty" in refusal(op, feed, "cuda", normalized=True)
+    short = {"Refs@LOD": [lods[1] - 1]}
+    assert "the sequences of Refs end at row 159, and it has 160 rows" in refusal(
+        op, feed | short, "cuda"
+    )
+    lengths = {"HypsLength": [np.array([9, 20])], "RefsLength": [np.array([22, 21])]}
+    rows = {"Hyps": [hyps[:40].reshape(2, 20)], "Refs": [refs[:42].reshape(2, 21)]}
+    assert "length 22 is outside the 21 columns of Refs" in refusal(op, lengths | rows, "cuda")
+
+
+@pytest.mark.parametrize(("name", "index"), cases("edit_distance"))
+def test_distances_agree_with_the_reference(name: str, index: int) -> None:
+    check_forward(name, index, "float32")
+
+
 def test_sequences_that_do_not_end_with_the_rows_are_refused() -> None:
     dev, rows = gpu(), np.ones((5, 1), "f4")
     inputs, outputs = {"X": rows, "X@LOD": np.array([0, 2, 6])}, {"Out": rows[:2]}

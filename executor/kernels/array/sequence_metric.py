@@ -1,4 +1,4 @@
-"""Kernels of measures and decoders of sequences. They compute on the host: their loops follow labels."""
+"""Measures of sequences of labels on CPUs; chunks are counted on the host beside a GPU, too."""
 
 from __future__ import annotations
 
