@@ -57,6 +57,14 @@ def _sequence_of(dev: Device, op: str, what: str, offsets: Any, out: Any) -> lis
     return [number]
 
 
+def _running_sums(dev: Device, lengths: Any, out: Any) -> list[Step]:
+    def add_up() -> None:
+        out[0] = 0
+        dev.xp.cumsum(lengths, out=out[1:])
+
+    return [add_up]
+
+
 def _multiplied(dev: Device, x: Any, y: Any, out: Any) -> list[Step]:
     return [partial(dev.xp.matmul, x, y, out)]
 
@@ -72,7 +80,8 @@ class Means:
     ``loops`` evaluates expressions into outputs, which may be sums; ``rows`` copies rows of a source by number;
     ``row_sums`` adds up rows by number, always in one order; ``copy`` copies an array into another.
     ``row_of_largest`` writes the first row of the largest element, by sequence and column.
-    ``sequence_of`` writes the number of each row's sequence, ``matmul`` a product of (stacks of) matrices.
+    ``offsets`` writes a zero and running sums of whole numbers, ``sequence_of`` the number of each row's
+    sequence, ``matmul`` a product of (stacks of) matrices.
     ``extreme`` writes the largest ("max") or least ("min") along axes, which keep size 1.
     ``inside`` refuses numbers that are not from 0 to a limit, with a sentence that has ``{}`` for the number.
     ``one_pass``: loops compute what their outputs have in common once.
@@ -85,6 +94,7 @@ class Means:
     one_pass: bool = True
     copy: Callable[[Device, Any, Any], list[Step]] = _copied
     inside: Callable[[Device, Any, int, str], list[Step]] = _looked_at
+    offsets: Callable[[Device, Any, Any], list[Step]] = _running_sums
     sequence_of: Callable[[Device, str, str, Any, Any], list[Step]] = _sequence_of
     matmul: Callable[[Device, Any, Any, Any], list[Step]] = _multiplied
     extreme: Callable[[Device, str, Any, tuple[int, ...], Any], list[Step]] = _extreme
@@ -104,6 +114,7 @@ _APART = {
     "rows",
     "row_sums",
     "argmax",
+    "offsets",
     "segments",
     "segment_argmax",
 }
@@ -556,6 +567,8 @@ class _Program:
             self.steps += self.means.matmul(dev, first, args[1], out)
         elif term.fn in ("inverse", "cholesky"):
             self.steps.append(partial(_factor, dev, self.op, term.fn, first, out))
+        elif term.fn == "offsets":
+            self.steps += self.means.offsets(dev, first, out)
         elif term.fn == "segments":
             self.steps += self.means.sequence_of(dev, self.op, term.options, first, out)
         elif term.fn == "segment_argmax":

@@ -18,8 +18,9 @@ from ...graph.ops.expr import Expr, argument, copy
 from ..cuda.runtime import Dims, Step
 from ..device.device import Device
 from .array_calls import lies_there
-from .cuda_nest import Memory, Nest
+from .cuda_nest import Nest
 from .cuda_text import THREADS, kernel_of
+from .dimensions import Memory
 
 Outputs = Sequence[tuple[Expr, Any]]
 _WAVES = 16  # blocks a multiprocessor, of loops without sums
@@ -147,7 +148,7 @@ class _Loops:
         strides.insert(at, 0)
         memories = [
             Memory(part, self.runtime.address(part), tuple(steps)),
-            Memory(out.array, out.address, tuple(strides), written=True),
+            Memory(out.array, out.address, tuple(strides)),
         ]
         sum_ = copy(argument("part"))
         writes = [(sum_, 1)]

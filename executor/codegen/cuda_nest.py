@@ -10,22 +10,7 @@ from typing import Any
 from ...graph.ops.expr import Expr
 from ..device.device import Device
 from .cuda_source import c_type, kind_of
-from .dimensions import joined
-
-
-@dataclass
-class Memory:
-    """One array in the loops: its strides in elements, one per loop dimension."""
-
-    array: Any
-    address: int
-    strides: tuple[int, ...]
-    written: bool = False
-
-    @property
-    def dtype(self) -> Any:
-        """The type of its elements."""
-        return self.array.dtype
+from .dimensions import Memory, collapse, number_of, strides_of
 
 
 @dataclass
@@ -54,35 +39,14 @@ class Nest:
         """Return the loops over all elements of a shape."""
         nest = Nest(shape, [], {}, [], join=join)
         nest.reads = {name: nest._memory(dev, array) for name, array in arrays.items()}
-        for expression, out in outputs:
-            k = nest._memory(dev, out)
-            nest.memories[k].written = True
-            nest.writes.append((expression, k))
-        nest._join()
+        nest.writes = [(expression, nest._memory(dev, out)) for expression, out in outputs]
+        nest.sizes = collapse(shape, nest.memories)
         return nest._split()
 
     def _memory(self, dev: Device, array: Any) -> int:
         """Return the number of an array, the same for the same memory seen twice."""
-        more = len(self.sizes) - array.ndim
-        steps = (0,) * more + tuple(s // array.itemsize for s in array.strides)
-        own = (1,) * more + array.shape
-        strides = tuple(0 if size == 1 else step for size, step in zip(own, steps, strict=True))
-        address = dev.cuda.address(array)
-        for k, known in enumerate(self.memories):
-            same = known.address == address and known.strides == strides
-            if same and known.dtype == array.dtype:
-                return k
-        self.memories.append(Memory(array, address, strides))
-        return len(self.memories) - 1
-
-    def _join(self) -> None:
-        """Order the dimensions as memory has them, and join those without gaps between them."""
-        every = [m.strides for m in self.memories]
-        guide = max(every, key=lambda strides: -strides.count(0))
-        single = (1, *(int(m.written) for m in self.memories))
-        self.sizes, *by_memory = zip(*joined(self.sizes, every, guide) or [single], strict=True)
-        for memory, strides in zip(self.memories, by_memory, strict=True):
-            memory.strides = strides
+        strides = strides_of(array, len(self.sizes))
+        return number_of(self.memories, Memory(array, dev.cuda.address(array), strides))
 
     def _split(self) -> Nest:
         """Put the dimensions over which something is summed behind the others, but leave the innermost last."""
@@ -121,6 +85,11 @@ class Nest:
         return math.prod(self.sizes[self.lead : -1])
 
     @property
+    def written(self) -> set[int]:
+        """The memories that are written."""
+        return {k for _, k in self.writes}
+
+    @property
     def read(self) -> list[int]:
         """The memories that are read."""
         return sorted(set(self.reads.values()))
@@ -144,7 +113,7 @@ class Nest:
         """Return what nests have in common that differ in addresses, sizes and wider strides alone."""
         wide = {(k, d) for k, d in self.strided()}
         memories = tuple(
-            (m.dtype, m.written, *(2 if (k, d) in wide else s for d, s in enumerate(m.strides)))
+            (m.array.dtype, *(2 if (k, d) in wide else s for d, s in enumerate(m.strides)))
             for k, m in enumerate(self.memories)
         )
         what = tuple((expression.form, k) for expression, k in self.writes)
@@ -160,7 +129,7 @@ class Nest:
 
     def width(self, nbytes: int = 16) -> int:
         """Return how many elements a thread takes at once: their vectors must be whole, and on a boundary."""
-        width = max(nbytes // max(m.dtype.itemsize for m in self.memories), 1)
+        width = max(nbytes // max(m.array.dtype.itemsize for m in self.memories), 1)
         flat = len(self.sizes) == 1 and not any(self.summed)
         if not flat and self.sizes[-1] % width:
             return 1
@@ -170,14 +139,14 @@ class Nest:
         *outer, inner = memory.strides
         if inner not in (0, 1):
             return False
-        whole = memory.address % (width * memory.dtype.itemsize) == 0
+        whole = memory.address % (width * memory.array.dtype.itemsize) == 0
         return not inner or (whole and all(s % width == 0 for s in outer))
 
     def total(self, j: int) -> str:
         """Return the kind in which a summed write adds up."""
-        kind = kind_of(self.memories[self.writes[j][1]].dtype)
+        kind = kind_of(self.memories[self.writes[j][1]].array.dtype)
         return kind if kind in ("float", "double") else "long long"
 
     def held(self, k: int) -> str:
         """Return the C type of a memory's elements."""
-        return c_type(self.memories[k].dtype)
+        return c_type(self.memories[k].array.dtype)

@@ -47,13 +47,13 @@ class Text:
         self.depth = len(nest.sizes)
         self.inner = self.depth - 1
         self.read = nest.read
-        values = {name: Value(f"v{k}", kind_of(nest.memories[k].dtype))
+        values = {name: Value(f"v{k}", kind_of(nest.memories[k].array.dtype))
                   for name, k in nest.reads.items()}  # fmt: skip
         writer = CudaWriter(values)
         results = [
             writer.number(e, nest.total(j))
             if nest.summed[j]
-            else writer.element(e, nest.memories[k].dtype)
+            else writer.element(e, nest.memories[k].array.dtype)
             for j, (e, k) in enumerate(nest.writes)
         ]
         self.constants: list[Constant] = writer.constants
@@ -63,7 +63,7 @@ class Text:
     def _function(self, lines: list[str], results: list[str]) -> str:
         """What is computed of one element: results are written, or added to what was summed so far."""
         nest = self.nest
-        taken = [f"const {kind_of(nest.memories[k].dtype)} v{k}" for k in self.read]
+        taken = [f"const {kind_of(nest.memories[k].array.dtype)} v{k}" for k in self.read]
         taken += [f"const {c.kind} {c.name}" for c in self.constants]
         for j, (_, k) in enumerate(nest.writes):
             taken.append(f"{nest.total(j) if nest.summed[j] else nest.held(k)}& r{j}")
@@ -89,8 +89,8 @@ class Text:
         """Return the kernel: its arguments are the memories, parts, sizes, strides and constants."""
         nest = self.nest
         arguments = [
-            (f"{'' if m.written else 'const '}{nest.held(k)}*", f"m{k}")
-            for k, m in enumerate(nest.memories)
+            (f"{'' if k in nest.written else 'const '}{nest.held(k)}*", f"m{k}")
+            for k in range(len(nest.memories))
         ]
         if self.parted:
             arguments += [(f"{nest.total(j)}*", f"part{j}") for j, s in enumerate(nest.summed) if s]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from ...graph.ops.operands import Array
 
@@ -14,6 +15,42 @@ class CopyDimension(NamedTuple):
     size: int
     to: int
     source: int
+
+
+@dataclass(slots=True)
+class Memory:
+    """An array in loops: where it begins, and its strides in elements, one per dimension of the loops."""
+
+    array: Any
+    address: int
+    strides: tuple[int, ...]
+
+
+def strides_of(array: Array, rank: int) -> tuple[int, ...]:
+    """Return an array's strides in loops of ``rank`` dimensions, in elements: 0 where it is repeated."""
+    sizes = zip(array.shape, array.strides, strict=True)
+    own = [0 if size == 1 else step // array.itemsize for size, step in sizes]
+    return (0,) * (rank - array.ndim) + tuple(own)
+
+
+def number_of(memories: list[Memory], memory: Memory) -> int:
+    """Return the place of a memory among those of loops, the same for one that is seen twice."""
+    dtype, where = memory.array.dtype, (memory.address, memory.strides)
+    for k, known in enumerate(memories):
+        if (known.address, known.strides) == where and known.array.dtype == dtype:
+            return k
+    memories.append(memory)
+    return len(memories) - 1
+
+
+def collapse(shape: Sequence[int], memories: Sequence[Memory]) -> tuple[int, ...]:
+    """Order dimensions as memory has them, and join what lies together; return their sizes, at least one."""
+    every = [m.strides for m in memories]
+    guide = max(every, key=lambda strides: -strides.count(0))
+    sizes, *by_memory = zip(*joined(shape, every, guide) or [(1,) * (1 + len(every))], strict=True)
+    for memory, strides in zip(memories, by_memory, strict=True):
+        memory.strides = strides
+    return sizes
 
 
 def joined(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from ...strategies.types import BFLOAT16
 from ..host.bounded_dict import BoundedDict
 from ..host.writes import address
 from . import native
-from .dimensions import joined
+from .dimensions import Memory, collapse, number_of, strides_of
 from .scalar_math import definitions
 from .scalar_source import Writer
 
@@ -32,16 +31,6 @@ _sources: BoundedDict[tuple[Any, ...], tuple[str, list[int]]]  # and the words o
 _sources = BoundedDict(_SOURCES_KEPT)
 _KINDS = {np.dtype(np.float32): "f32", np.dtype(np.bool_): "u8", np.dtype(np.int32): "i32",
           np.dtype(np.int64): "i64", BFLOAT16: "u16"}  # fmt: skip
-
-
-@dataclass(slots=True)
-class _Memory:
-    """One array in the loop: its strides in elements, one per loop dimension."""
-
-    array: Any
-    address: int
-    strides: tuple[int, ...]
-    scope: int = 0  # arrays in one scope may lie in the same place
 
 
 class _Join(NamedTuple):
@@ -102,7 +91,7 @@ def _word(number: float) -> tuple[int, str]:
     return int(np.float32(number).view(np.int32)), "unbits(np.int32({}))"
 
 
-def _bounds(memory: _Memory) -> tuple[int, int]:
+def _bounds(memory: Memory) -> tuple[int, int]:
     """Return where an array's bytes begin and end."""
     low, high, array = memory.address, memory.address + memory.array.itemsize, memory.array
     if array.flags.forc:
@@ -118,75 +107,49 @@ class _Loop:
     def __init__(
         self, outputs: Outputs, arrays: Mapping[str, Any], shape: tuple[int, ...], join: str
     ) -> None:
-        self.memories: list[_Memory] = []
+        self.memories: list[Memory] = []
         self._join = join
         every = (*arrays.values(), *(out for _, out in outputs))
         self._plain = all(a.shape == shape and a.flags.c_contiguous for a in every)
         if self._plain:  # as nearly all are: one dimension, without asking for strides
             shape = (math.prod(shape),)
         self._rank = len(shape)
-        self._strides = (int(shape[0] > 1),) if self._plain else None
+        self._strides = (1,) if self._plain else None
         self._read = {name: self._memory(a) for name, a in arrays.items()}
         self._write = [self._memory(out) for _, out in outputs]
         self._summed = [_repeats(self.memories[k].strides, shape) for k in self._write]
-        self.sizes = [*shape] if self._plain else self._collapse(shape)
-        self._separate()
+        self.sizes = shape if self._plain else collapse(shape, self.memories)
+        self._scopes = self._separate()
         self.source, self.constants = self._source([expression for expression, _ in outputs])
         self.words = [m.address for m in self.memories]
         self.words += [*self.sizes, *(s for m in self.memories for s in m.strides)]
 
     def _memory(self, array: Any) -> int:
         """Return the number of an array, the same for the same memory seen twice."""
-        strides: tuple[int, ...] | None = self._strides
-        if strides is None:
-            itemsize = array.itemsize
-            own = [
-                0 if size == 1 else step // itemsize
-                for size, step in zip(array.shape, array.strides, strict=True)
-            ]
-            strides = (0,) * (self._rank - array.ndim) + tuple(own)
-        at = address(array)
-        for k, known in enumerate(self.memories):
-            same = known.address == at and known.strides == strides
-            if same and known.array.dtype == array.dtype:
-                return k
-        self.memories.append(_Memory(array, at, strides))
-        return len(self.memories) - 1
+        strides = strides_of(array, self._rank) if self._strides is None else self._strides
+        return number_of(self.memories, Memory(array, address(array), strides))
 
-    def _collapse(self, shape: tuple[int, ...]) -> list[int]:
-        """Order the dimensions as memory has them, and join what lies together; return their sizes."""
-        every = [m.strides for m in self.memories]
-        guide = max(every, key=lambda strides: -strides.count(0))
-        sizes, *by_memory = zip(
-            *joined(shape, every, guide) or [(1,) + (0,) * len(every)], strict=True
-        )
-        for memory, strides in zip(self.memories, by_memory, strict=True):
-            memory.strides = strides
-        return [*sizes]
-
-    def _separate(self) -> None:
+    def _separate(self) -> list[int]:
         """Number the places in memory: arrays that overlap share one, and keep their order."""
         bounds = [_bounds(m) for m in self.memories]
         by_begin = sorted(bounds)
         if all(a[1] <= b[0] for a, b in itertools.pairwise(by_begin)):
-            for k, memory in enumerate(self.memories):
-                memory.scope = k
-            return
-        for k, memory in enumerate(self.memories):
-            overlap = (
-                j for j in range(k) if bounds[j][0] < bounds[k][1] and bounds[k][0] < bounds[j][1]
-            )
-            memory.scope = min((self.memories[j].scope for j in overlap), default=k)
+            return [*range(len(bounds))]
+        scopes: list[int] = []
+        for k, (low, high) in enumerate(bounds):
+            overlap = (scopes[j] for j in range(k) if bounds[j][0] < high and low < bounds[j][1])
+            scopes.append(min(overlap, default=k))
+        return scopes
 
     def _source(self, expressions: list[Expr]) -> tuple[str, list[int]]:
         """Return the source, and the words of the constants that it reads.
 
         Loops that differ in addresses, sizes and wider strides alone have one source.
         """
-        memories = tuple((m.array.dtype, min(m.strides[-1], 2), m.scope) for m in self.memories)
+        memories = tuple((m.array.dtype, min(m.strides[-1], 2)) for m in self.memories)
         what = tuple(expression.form for expression in expressions)
         where = (*self._read.items(), *self._write, *self._summed)
-        key = (what, where, len(self.sizes), memories, self._join)
+        key = (what, where, len(self.sizes), memories, *self._scopes, self._join)
         entry = _sources.get(key)
         if entry is None:
             entry = _sources[key] = self._text(expressions)
@@ -255,7 +218,7 @@ class _Loop:
     def _at(self, k: int, inner: int) -> str:
         step = self.memories[k].strides[-1]
         moved = {0: "", 1: " + i"}.get(step, f" + i * s{k}_{inner}")
-        return f"m{k}, o{k}{moved}, {self.memories[k].scope}, {len(self.memories)}"
+        return f"m{k}, o{k}{moved}, {self._scopes[k]}, {len(self.memories)}"
 
     def _load(self, k: int, inner: int) -> str:
         where = self._at(k, inner)

@@ -24,7 +24,7 @@ from .cuda.by_index import Sums, inside, picked
 from .cuda.copies import filled, moved
 from .cuda.elementwise import CUDA
 from .cuda.reduction import reduced
-from .cuda.sequences import row_of_largest, sequence_of
+from .cuda.sequences import offsets_of, row_of_largest, sequence_of
 from .loops import by_index
 from .loops.elementwise import NUMBA
 from .loops.norm import HOW
@@ -87,6 +87,11 @@ def _cuda_row_of_largest(dev: Device, offsets: Array, x: Array, out: Array) -> l
     return [*steps, *row_of_largest(dev, offsets, x, out)]
 
 
+def _cuda_offsets(dev: Device, lengths: Array, out: Array) -> list[Step]:
+    steps, (lengths,) = _in_order(dev, lengths)
+    return [*steps, *offsets_of(dev, lengths, out)]
+
+
 def _cuda_sequence_of(dev: Device, op: str, what: str, offsets: Array, out: Array) -> list[Step]:
     steps, (offsets,) = _in_order(dev, offsets)
     return [*steps, *sequence_of(dev, op, what, offsets, out)]
@@ -130,6 +135,7 @@ CUDA_MEANS = Means(
     _cuda_row_of_largest,
     copy=_copies(moved),
     inside=inside,
+    offsets=_cuda_offsets,
     sequence_of=_cuda_sequence_of,
     matmul=_cuda_matmul,
     extreme=_cuda_extreme,

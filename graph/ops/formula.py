@@ -45,8 +45,8 @@ class Term(e.Arithmetic):
     ``matmul``, ``inverse``, ``cholesky``, of stacks of matrices;
     ``rows`` (those of a stack of matrices that the second operand names), ``row_sums`` (sums of rows in the
     second operand by the numbers in the first), ``checked`` (whole numbers below a limit);
-    ``segments`` (the number of each row's sequence) and ``segment_argmax`` (the row of the largest element by
-    sequence and column).
+    ``offsets`` (a zero, and running sums behind it), ``segments`` (the number of each row's sequence) and
+    ``segment_argmax`` (the row of the largest element by sequence and column).
 
     ``options`` say the rest. Operators take plain arrays, too, as a ``table``.
     """
@@ -351,6 +351,17 @@ def outside(op: str, limit: int, what: str = "index", of: str = "rows") -> str:
     return f"{op}: {what} {{}} is outside the {limit} {of}{extent}"
 
 
+def offsets(lengths: Array) -> Array:
+    """Return where sequences of these lengths begin and end: a zero, and running sums, int64 [lengths + 1]."""
+    term = cast(Term, lengths)
+    return cast(Array, Term("offsets", [term.reshape(-1)], (term.size + 1,), np.int64))
+
+
+def lengths(offsets: Array) -> Array:
+    """Return how many rows each sequence has."""
+    return offsets[1:] - offsets[:-1]
+
+
 def sequence_of(offsets: Array, rows: int, what: str = "X") -> Array:
     """Return the number of the sequence that each of so many rows belongs to, int64 [rows].
 
@@ -489,7 +500,7 @@ _MOVED: Mapping[str, Callable[..., tuple[Term | None, ...]]] = {
 }
 _ENDS = FLAT | {
     *("arg", "unread", "number", "table", "constant", "checked", "argmax"),
-    *("segments", "segment_argmax"),
+    *("offsets", "segments", "segment_argmax"),
 }
 
 

@@ -1,19 +1,26 @@
-"""Ops that compute offsets of sequences: no program holds them, they are put in when a graph is read."""
+"""Ops that compute offsets of sequences: no program holds them, they are put in when a graph is read.
+
+Formulas compute them where rows are: a graph of a GPU holds them, whatever the lengths are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import reduce
 from itertools import pairwise
+from operator import and_
 from typing import Any
 
 import numpy as np
 
 from ...strategies.types import INTEGERS
+from . import formula as f
 from .lod import no_sequences
 from .operands import Array, Input, Inputs, Operands, Output
 from .registry import OFFSETS, Inference, Specs, define
 from .rules import product
 from .samples import integers, normal, offsets, sample
+from .sequence_window import patches
 from .shapes import Sized
 
 
@@ -164,6 +171,53 @@ def equally_many(op: Inference) -> Mapping[str, Specs]:
     return {"Out": OFFSETS._replace(shape=(max(sizes, default=-1),))}
 
 
+def of_copies(a: OffsetsOfCopies) -> f.Results:
+    """Sequence i of X, as many times as sequence i of Y is long."""
+    source = f.sequence_of(a.y, a.out.shape[0] - 1, "Y")
+    return {"out": f.offsets(f.take(f.lengths(a.x), source))}
+
+
+def behind(levels: Sequence[Array]) -> Array:
+    """Return the offsets of the sequences of each level behind those of the ones before."""
+    parts = [levels[0]]
+    for level in levels[1:]:
+        parts.append(level[1:] + parts[-1][-1:])
+    return f.concatenate(parts)
+
+
+def without(rows: Array, tokens: Sequence[int]) -> Array:
+    """Return 1 for each number that is none of the tokens, else 0."""
+    x = rows.reshape(-1)
+    others = [f.not_equal(x, token) for token in tokens]
+    return reduce(and_, others).astype("int64") if others else f.full(x.shape, 1, "int64")
+
+
+def collapsed(rows: Array, ends: Array, blank: int, merge_repeated: bool) -> Array:
+    """Return 1 for each label that is no blank, and of equal ones in a row of a sequence the first, else 0."""
+    labels = rows.reshape(-1)
+    stays = f.not_equal(labels, blank)
+    if merge_repeated and labels.size:
+        number = f.sequence_of(ends, labels.size)
+        differs = [f.not_equal(x[1:], x[:-1]) for x in (labels, number)]
+        first = f.full((1,), 1, "int64")
+        changes = (differs[0] | differs[1]).astype("int64")
+        return stays.astype("int64") * f.concatenate([first, changes])
+    return stays.astype("int64")
+
+
+def of_patches(a: OffsetsOfPatches) -> f.Results:
+    """Each image has as many patches."""
+    rows, columns = patches(a.x.shape, vars(a))
+    return {"out": f.offsets(f.full((a.x.shape[0],), rows * columns, "int64"))}
+
+
+def of_images(a: OffsetsOfImages) -> f.Results:
+    """The numbers of each image's convolution: one for each channel and every stride-th row and column."""
+    sizes = ((f.lengths(a.y), a.StrideH), (f.lengths(a.z), a.StrideW))
+    rows, columns = (f.floor_divide(size - 1, stride) + 1 for size, stride in sizes)
+    return {"out": f.offsets(rows * columns * a.OutputChannel)}
+
+
 define(
     "lod_offsets",
     OffsetsOfRows,
@@ -177,6 +231,7 @@ define(
     Offsets,
     lengths_shape,
     lod=no_sequences,
+    formula=lambda a: {"out": f.offsets(a.x)},
     samples=(sample({"X": integers(4, high=5)}), sample({"X": integers(3, 1, high=5)})),
 )
 define(
@@ -185,6 +240,7 @@ define(
     copies_shape,
     reads_values=lambda attrs: ("Y",),
     lod=no_sequences,
+    formula=of_copies,
     samples=(sample({"X": offsets(2, 0, 3), "Y": offsets(1, 2, 3)}),),
 )
 define(
@@ -192,6 +248,7 @@ define(
     OffsetsTogether,
     together_shape,
     lod=no_sequences,
+    formula=lambda a: {"out": sum(a.x[1:], a.x[0])},
     samples=(sample({"X": [offsets(2, 0, 3), offsets(1, 1, 0)]}),),
 )
 define(
@@ -199,6 +256,7 @@ define(
     OffsetsTogether,
     joined_shape,
     lod=no_sequences,
+    formula=lambda a: {"out": behind(a.x)},
     samples=(sample({"X": [offsets(2, 0, 3), offsets(1, 1)]}),),
 )
 define(
@@ -206,6 +264,7 @@ define(
     OffsetsTogether,
     outermost_shape,
     lod=no_sequences,
+    formula=lambda a: {"out": reduce(f.take, reversed(a.x))},
     samples=(sample({"X": [offsets(1, 2), offsets(2, 0, 3)]}),),
 )
 define(
@@ -221,6 +280,7 @@ define(
     OffsetsErased,
     offsets_shape,
     lod=no_sequences,
+    formula=lambda a: {"out": f.take(f.offsets(without(a.rows, a.tokens)), a.x)},
     samples=(
         sample({"X": offsets(2, 0, 3), "Rows": integers(5, 1, high=3)}, tokens=[1]),
         sample({"X": offsets(2, 0, 3), "Rows": integers(5, high=3)}, tokens=[0, 2]),
@@ -231,6 +291,9 @@ define(
     OffsetsAligned,
     offsets_shape,
     lod=no_sequences,
+    formula=lambda a: {
+        "out": f.take(f.offsets(collapsed(a.rows, a.x, a.blank, a.merge_repeated)), a.x)
+    },
     samples=(
         sample({"X": offsets(5, 0, 4), "Rows": integers(9, 1, high=2)}),
         sample({"X": offsets(5, 0, 4), "Rows": integers(9, 1, high=3)}, merge_repeated=False),
@@ -242,6 +305,7 @@ define(
     Sized("X [images ...] -> Out int64 [images+1]"),
     needs=lambda attrs: {"Out": ()},
     lod=no_sequences,
+    formula=of_patches,
     samples=(sample({"X": normal(2, 3, 4, 5)}, kernels=[2, 2], strides=[1, 2]),),
 )
 define(
@@ -249,6 +313,7 @@ define(
     OffsetsOfPairs,
     equally_many,
     lod=no_sequences,
+    formula=lambda a: {"out": f.offsets(f.lengths(a.x) * f.lengths(a.y) * a.dim_t)},
     samples=(sample({"X": offsets(2, 0, 3), "Y": offsets(3, 1, 2)}, dim_t=2),),
 )
 define(
@@ -256,6 +321,7 @@ define(
     OffsetsOfImages,
     equally_many,
     lod=no_sequences,
+    formula=of_images,
     samples=(
         sample(
             {"X": offsets(24, 0, 20), "Y": offsets(4, 1, 2), "Z": offsets(3, 0, 5)},

@@ -7,13 +7,16 @@ A rank table is an int64 tensor [B, 2]: number and length of each sequence of a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from ...strategies.types import INTEGERS, VarType
+from . import formula as f
 from .lod import LodRule, Lods, no_sequences
-from .operands import Input, Inputs, Offsets, Operands, Output
+from .lod_levels import behind
+from .operands import Array, Input, Inputs, Offsets, Operands, Output
 from .registry import OFFSETS, Elements, Grad, Inference, Spec, Specs, define
 from .rules import merge_dims, of_shape, product
 from .samples import Draw, booleans, normal, offsets, sample
@@ -57,18 +60,6 @@ def rows_of(levels: Levels, numbers: np.ndarray) -> np.ndarray:
     for level in levels:
         _, numbers = within(level, numbers)
     return numbers
-
-
-def picked(levels: Levels, by: str, y: np.ndarray, i: np.ndarray | None = None) -> np.ndarray:
-    """Return the offsets of what lies in the sequences that a result has, of the last level.
-
-    By ``longer`` than ``i`` are the first of ranked sequences; else see :func:`chosen`.
-    """
-    *outer, last = levels
-    if by == LONGER:
-        assert i is not None
-        return np.asarray(last[: first_rows(outer, longer(y, i)) + 1])
-    return within(last, rows_of(outer, chosen(by, y)))[0]
 
 
 def first_rows(levels: Levels, count: int) -> int:
@@ -146,6 +137,79 @@ class OffsetsPicked(Operands):
     i: Input | None
     out: Output
     by: str = RANK
+
+
+def ranked(a: RankTable) -> f.Results:
+    """Number and length of each sequence stand behind those of all that are longer, or come first of equals."""
+    length = f.lengths(a.x_lod[a.level])
+    number = f.table(range(length.shape[0]), "int64")
+    own, own_number, other, other_number = (
+        x.reshape(shape) for shape in ((-1, 1), (1, -1)) for x in (length, number)
+    )
+    ahead = (other > own) | (f.equal(other, own) & (other_number < own_number))
+    place = f.where(ahead, 1, 0).sum(1)
+    rows = f.concatenate([own_number, own], 1)
+    return {"out": f.row_sums(place, rows, length.shape[0])}
+
+
+def rows_chosen(by: str, levels: Sequence[Array], y: Array, rows: int, of: int) -> Array:
+    """Return what ``rows_of(levels, chosen(by, y))`` does: ``rows`` of ``of`` rows, as a formula."""
+    ends = reduce(f.take, reversed(levels)) if levels else None
+    if by in (RANK, UNRANK):
+        numbers = y[:, 0]
+        if by == UNRANK:
+            numbers = f.row_sums(numbers, f.table(range(y.shape[0]), "int64"), y.shape[0])
+    else:
+        named = f.not_equal(y.reshape(-1), 0).astype("int64")
+        if by == MERGED:
+            before = f.offsets(named)
+            others = before[-1:] + f.table(range(y.size), "int64") - before[:-1]
+            numbers = f.where(f.equal(named, 1), before[:-1], others)
+        else:
+            named = named if by == TRUE else 1 - named
+            named = named if ends is None else f.take(named, f.sequence_of(ends, of))
+            # Each that is chosen is a sequence of one row, and the others are empty.
+            return f.sequence_of(f.offsets(named), rows)
+    if ends is None:
+        return numbers
+    begins, own = f.take(ends, numbers), f.offsets(f.take(f.lengths(ends), numbers))
+    return f.take(begins - own[:-1], f.sequence_of(own, rows)) + f.table(range(rows), "int64")
+
+
+def _reordered(by: str) -> f.Formula:
+    def formula(a: ReorderByRank | ReorderByRankGrad) -> f.Results:
+        rows = a.x.shape[0]
+        return {"out": f.take(a.x, rows_chosen(by, a.x_lod, a.rank_table, rows, rows))}
+
+    return formula
+
+
+def split(a: SplitLodTensor) -> f.Results:
+    """The rows of the sequences that the mask names, and those of the others."""
+    return {
+        field: f.take(a.x, rows_chosen(by, a.x_lod[a.level :], a.mask, out.shape[0], a.x.shape[0]))
+        for field, by, out in (("out_true", TRUE, a.out_true), ("out_false", FALSE, a.out_false))
+        if out is not None
+    }
+
+
+def merged(a: MergeLodTensor) -> f.Results:
+    """Sequences that the mask names, with the others behind them, are put in their places."""
+    pairs = zip(a.in_true_lod, a.in_false_lod, strict=True)
+    levels = [behind(pair) for pair in pairs]
+    rows = f.concatenate([a.in_true, a.in_false])
+    count = rows.shape[0]
+    return {"out": f.take(rows, rows_chosen(MERGED, levels, a.mask, count, count))}
+
+
+def picked(a: OffsetsPicked) -> f.Results:
+    """The offsets of what lies in the sequences that are chosen, of the last level."""
+    *outer, last = a.x
+    count = a.out.shape[0] - 1
+    if a.by == LONGER:
+        return {"out": last[: count + 1]}
+    chosen_rows = rows_chosen(a.by, outer, a.y, count, last.shape[0] - 1)
+    return {"out": f.offsets(f.take(f.lengths(last), chosen_rows))}
 
 
 def _levels(op: Inference, slot: str) -> Levels | None:
@@ -318,6 +382,7 @@ define(
     table_shape,
     needs=lambda attrs: {"Out": ("X@LOD",)},
     lod=lambda op: {"Out": op.of("X")[: op.attrs["level"]]},  # those around the sequences
+    formula=ranked,
     samples=(sample(_ROWS), sample(_NESTED), sample(_NESTED, level=1)),
     refuses=(sample({"X": normal(5, 2)}), sample(_ROWS, level=1)),
 )
@@ -326,6 +391,9 @@ define(
     MaxSequenceLen,
     lambda op: {"Out": Spec((1,), VarType.INT64)},
     lod=no_sequences,
+    formula=lambda a: {
+        "out": f.concatenate([f.full((1,), 0, "int64"), a.rank_table[:, 1]]).max(keepdims=True)
+    },
     samples=(sample({"RankTable": _THREE}),),
 )
 define(
@@ -338,6 +406,7 @@ define(
         {"Out": "X@GRAD"},
     ),
     lod=_chosen_lod(RANK),
+    formula=_reordered(RANK),
     samples=(
         sample({**_ROWS, "RankTable": _THREE}),
         sample({"X": normal(3, 2), "RankTable": _THREE}),
@@ -350,6 +419,7 @@ define(
     ReorderByRankGrad,
     lambda op: {"Out": op.spec("X")},
     lod=_chosen_lod(UNRANK),
+    formula=_reordered(UNRANK),
 )
 define(
     "shrink_rnn_memory",
@@ -359,6 +429,7 @@ define(
     reads_values=lambda attrs: ("RankTable", "I", "X@LOD"),
     sizes_of=_shrunk_sizes,
     lod=_chosen_lod(LONGER, "I"),
+    formula=lambda a: {"out": a.x[: a.out.shape[0]]},
     views={"Out": "X"},
     cuts=True,
     samples=(
@@ -368,7 +439,13 @@ define(
     ),
     refuses=(sample({"X": normal(1, 2), **_FIRST, "RankTable": _THREE}),),
 )
-define("shrink_rnn_memory_grad", ShrinkRnnMemoryGrad)
+define(
+    "shrink_rnn_memory_grad",
+    ShrinkRnnMemoryGrad,
+    formula=lambda a: {
+        "d_x": f.padded(a.d_out, [(0, a.x.shape[0] - a.d_out.shape[0]), *[(0, 0)] * (a.x.ndim - 1)])
+    },
+)
 define(
     "split_lod_tensor",
     SplitLodTensor,
@@ -380,6 +457,7 @@ define(
     ),
     reads_values=lambda attrs: ("Mask", "X@LOD"),
     lod=_split_lod,
+    formula=split,
     samples=(
         sample({"X": normal(4, 2), "Mask": booleans(4, 1)}),
         sample({**_ROWS, "Mask": _mask(1, 0, 0)}),
@@ -399,6 +477,7 @@ define(
     ),
     reads_values=lambda attrs: ("Mask",),
     lod=_merged_lod,
+    formula=merged,
     samples=(
         sample(
             {
@@ -445,6 +524,7 @@ define(
     reads_values=lambda attrs: ("X", "Y", "I"),
     sizes_of=_picked_sizes,
     lod=no_sequences,
+    formula=picked,
     samples=(
         sample({"X": [offsets(*_LENGTHS)], "Y": _THREE}),
         sample({"X": [offsets(2, 1), offsets(3, 1, 2)], "Y": _table((1, 2), (0, 1))}),

@@ -9,8 +9,10 @@ from typing import Any, Literal
 import numpy as np
 
 from ...strategies.types import INTEGERS, VarType
+from . import formula as f
 from .lod import Lods, no_sequences
-from .operands import Input, Offsets, Operands, Output, named
+from .lod_levels import collapsed
+from .operands import Array, Input, Offsets, Operands, Output, named
 from .registry import Inference, Spec, Specs, define
 from .rules import is_column, merge_dims, of_shape, same_shape
 from .samples import integers, lengths, normal, offsets, sample
@@ -111,6 +113,39 @@ class CtcAlign(Operands):
     padding_value: int = 0
 
 
+def aligned(a: CtcAlign) -> f.Results:
+    """Drop blanks and, where ``merge_repeated``, labels that are equal to the one before."""
+    labels = a.input.reshape(-1)
+    if a.input_length is not None:
+        return _aligned_rows(a, labels, a.input_length)
+    # A -1 behind all labels is taken if none of these is left.
+    ends = f.offsets(collapsed(labels, a.input_lod[-1], a.blank, a.merge_repeated))
+    none = f.where(f.equal(ends[-1:], 0), 1, 0)
+    labels = f.concatenate([labels, f.full((1,), -1, labels.dtype)])
+    ends = f.concatenate([ends, ends[-1:] + none])
+    return {"output": f.take(labels, f.sequence_of(ends, a.output.shape[0])).reshape(-1, 1)}
+
+
+def _aligned_rows(a: CtcAlign, labels: Array, length: Array) -> f.Results:
+    """Of padded sequences: what is left of a row, and padding behind it."""
+    rows, columns = a.input.shape[:2]
+    of = f"lengths that {columns} columns of Input have room for"
+    length = f.checked(length.reshape(-1, 1), columns + 1, "length", of)
+    starts, column = np.arange(rows + 1) * columns, f.table(np.arange(columns), "int64")
+    stays = collapsed(labels, f.table(starts), a.blank, a.merge_repeated)
+    stays = f.where(column < length, stays.reshape(rows, columns), 0).reshape(-1)
+    before = f.offsets(stays)
+    starts_left = f.take(before, starts)
+    place = before[:-1].reshape(rows, columns) + (
+        starts[:-1, None] - starts_left[:-1].reshape(-1, 1)
+    )
+    place = f.where(f.equal(stays, 1), place.reshape(-1), rows * columns)  # or behind all
+    together = f.row_sums(place, labels, rows * columns + 1)[:-1].reshape(rows, columns)
+    count = f.lengths(starts_left).reshape(-1, 1)
+    output = f.where(column < count, together, a.padding_value).reshape(a.input.shape)
+    return {"output": output, "output_length": count}
+
+
 def left(labels: np.ndarray, ends: np.ndarray, blank: int, merged: bool) -> int:
     """Return how many labels are left without blanks and, if ``merged``, repetitions; a row of -1 if none."""
     count, labels = 0, labels.reshape(-1)
@@ -152,6 +187,7 @@ define(
     reads_values=lambda attrs: ("Input", "Input@LOD"),
     reads_none_with="InputLength",
     lod=align_lod,
+    formula=aligned,
     samples=(
         sample(_PATHS),
         sample(_PATHS, blank=2, merge_repeated=False),

@@ -10,6 +10,7 @@ import numpy as np
 from . import formula as f
 from .levels import level_from
 from .lod import Lods, no_sequences
+from .lod_levels import without
 from .operands import Input, Inputs, Offsets, Operands, Output, Positive, Unary
 from .registry import Inference, Specs, define, slope
 from .rules import hold_integers, match, of_shape, one_level
@@ -225,6 +226,12 @@ class SequenceErase(Operands):
     tokens: Sequence[int] = []
 
 
+def erased(a: SequenceErase) -> f.Results:
+    """Take the numbers that are none of ``tokens``: each is a sequence of one row, the others are empty."""
+    source = f.sequence_of(f.offsets(without(a.x, a.tokens)), a.out.shape[0], "Out")
+    return {"out": f.take(a.x, source)}
+
+
 def erase_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
     """The last level is of what is left."""
     levels = op.of("X")
@@ -244,6 +251,7 @@ define(
         counted(SequenceErase, lambda a: {"K": int((~np.isin(a.x, a.tokens)).sum())}),
     ),
     lod=erase_lod,
+    formula=erased,
     samples=(
         sample({"X": integers(6, 1, high=4)}, tokens=[1, 3]),
         sample({"X": integers(6, high=4)}, tokens=[0]),

@@ -234,7 +234,9 @@ def dist(a: Dist) -> f.Results:
 def dist_grad(a: DistGrad) -> f.Results:
     """See :func:`slope_of_size`."""
     z = a.x - a.y
-    d = slope_of_size(z, a.p, _spread(a.out, z), _spread(a.d_out, z))
+    # Out may be rounded: no difference would be equal to it.
+    size = size_of(z, a.p) if math.isinf(a.p) else _spread(a.out, z)
+    d = slope_of_size(z, a.p, size, _spread(a.d_out, z))
     return {
         "d_x": f.fitted(cast(f.Term, d), a.x.shape),
         "d_y": f.fitted(cast(f.Term, -d), a.y.shape),

@@ -95,45 +95,59 @@ def test_gpus_learn_what_cpus_learn_and_a_step_is_one_graph(name: str, count: in
         assert "a step is 1 graph(s)" in text and ", 1 captured" in text
 
 
-@pytest.mark.usefixtures("fresh_programs")
-def test_what_decides_on_sequences_on_the_host_is_told() -> None:
-    """Rank tables, erased words, and levels of what is repeated or joined; arrays cut the step."""
-    x, words = (
-        fluid.data("x", [None, 3], lod_level=1),
-        fluid.data("w", [None, 1], "int64", lod_level=1),
-    )
-    block, deep = (
-        fluid.default_main_program().global_block(),
-        fluid.data("deep", [None, 1], lod_level=2),
-    )
+def ordered() -> list[Any]:
+    """Sequences that are ranked, split by a mask and merged, erased, aligned, repeated and joined."""
+    x = fluid.data("x", [None, 3], lod_level=1)
+    words = fluid.data("w", [None, 1], "int64", lod_level=1)
+    deep = fluid.data("deep", [None, 1], lod_level=2)
+    mask = fluid.data("mask", [None, 1], "bool")
     ranks = L.lod_rank_table(x)
-    left = block.create_var(name="left", dtype="int64", lod_level=1)
-    block.append_op("sequence_erase", {"X": words}, {"Out": left}, {"tokens": [2]})
+    block = fluid.default_main_program().global_block()
+    left, paths = (block.create_var(name=n, dtype="int64", lod_level=1) for n in ("left", "paths"))
+    block.append_op("sequence_erase", {"X": words}, {"Out": left}, {"tokens": [2, 0]})
+    block.append_op("ctc_align", {"Input": words}, {"Output": paths}, {"blank": 1})
+    sides = L.split_lod_tensor(deep, mask)
+    return [
+        L.reorder_lod_tensor_by_rank(x, ranks),
+        L.reorder_lod_tensor_by_rank(deep, ranks),
+        x * L.cast(L.max_sequence_len(ranks), "float32"),
+        L.sequence_pool(L.cast(left, "float32"), "sum"),
+        L.cast(paths, "float32"),
+        L.sequence_expand(x, deep, ref_level=0),
+        L.sequence_concat([x, x * 2.0, x]),
+        *sides,
+        L.merge_lod_tensor(*sides, deep, mask),
+    ]
+
+
+@pytest.mark.usefixtures("fresh_programs")
+def test_sequences_are_chosen_and_ordered_on_the_gpu_and_only_arrays_cut_a_step() -> None:
+    fetched = ordered()
+    rng, results = np.random.default_rng(3), []
     rows = {
-        "lod_rank_table": L.reorder_lod_tensor_by_rank(x, ranks),
-        "lod_picked": L.reorder_lod_tensor_by_rank(x * 2.0, ranks),
-        "max_sequence_len": x * L.cast(L.max_sequence_len(ranks), "float32"),
-        "sequence_erase": L.cast(left, "float32"),
-        "lod_erased": L.sequence_pool(L.cast(left, "float32"), "sum"),
-        "lod_of_copies": L.sequence_expand(x, deep, ref_level=0),
-        "lod_together": L.sequence_concat([x, x * 2.0]),
+        "x": rng.normal(size=(7, 3)).astype("f4"),
+        "w": rng.integers(0, 4, (7, 1)),
+        "deep": rng.normal(size=(8, 1)).astype("f4"),
     }
-    place = fluid.CUDAPlace(0)
-    lods = {"x": (3, [[2, 3]]), "w": (1, [[2, 3]]), "deep": (1, [[1, 2], [2, 1, 2]])}
-    feed = {
-        name: fluid.create_lod_tensor(
-            np.ones((5, width), "int64" if name == "w" else "float32"), lod, place
-        )
-        for name, (width, lod) in lods.items()
-    }
-    program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(places=[place])
-    exe = fluid.Executor(place)
-    for _ in range(3):
-        exe.run(program, feed, list(rows.values()), return_numpy=False)
-    text = str(program.explain())
-    for op in rows:
-        assert f"split at {op} (built at " in text, op
-    assert "or has no kernel for GPUs" in text
+    lods = {"x": [[2, 4, 1]], "w": [[0, 6, 1]], "deep": [[1, 2, 1], [2, 1, 2, 3]]}
+    for place in (fluid.CUDAPlace(0), CPUPlace()):
+        feed = {n: fluid.create_lod_tensor(rows[n], lods[n], place) for n in rows}
+        feed["mask"] = np.array([[True], [False], [True]])
+        program = fluid.CompiledProgram(fluid.default_main_program())
+        program.with_data_parallel(places=[place])
+        exe = fluid.Executor(place)
+        for _ in range(3):
+            tensors = exe.run(program, feed, fetched, return_numpy=False)
+        results.append([(np.array(t), t.recursive_sequence_lengths()) for t in tensors])
+        if place == fluid.CUDAPlace(0):
+            text = str(program.explain())
+            assert "a step is 1 graph(s)" in text and ", 1 captured" in text
+            assert "split at" not in text and "run on the host" not in text
+    for (here, levels), (there, expected) in zip(*results, strict=True):
+        np.testing.assert_array_equal(here, there)
+        assert levels == expected
+    x = fluid.default_main_program().global_block().var("x")
+    ranks = L.lod_rank_table(x)
     again = L.array_to_lod_tensor(L.lod_tensor_to_array(x, ranks), ranks)
     program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(places=[place])
     exe.run(program, feed, [again], return_numpy=False)

@@ -48,9 +48,10 @@ CACHE = "ROWLOCK_CACHE_DIR"
 # Others must not be able to write there, nor in folders around it, as a copy of a repository may allow.
 CACHE_FOLDER = Path(tempfile.gettempdir()) / f"rowlock-contact-{os.geteuid()}"
 _NO_TESTS = 5  # what pytest ends with where all tests of a file are left to other marks
-# The timeout is that of a plugin that may be missing; without it, a test that hangs is still shown in the log.
-OPTIONS = ("-p", "tests.gpu.results", "--continue-on-collection-errors", "--tb=short", "-o", "timeout=120",
-           "-o", "faulthandler_timeout=100")  # fmt: skip
+_NO_PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # each process would import them all
+_MOST_WORKERS = 12  # whose contexts share a GPU's memory
+_PACKED_BYTES = 15 << 20  # of an archive: what it is taken along by may carry no more
+OPTIONS = ("-p", "tests.gpu.results", "--continue-on-collection-errors", "--tb=short")
 
 
 @dataclass
@@ -68,7 +69,7 @@ class Stage:
 
     def parts(self, left: float, chosen: Sequence[str] = ("*",)) -> list[Part]:
         """Return what is run, of files of ``chosen`` patterns, within the seconds that are left."""
-        paths = sorted(path for one in self.files for path in glob.glob(one, root_dir=run.ROOT))
+        paths = [path for one in self.files for path in sorted(glob.glob(one, root_dir=run.ROOT))]
         paths = [path for path in paths if any(fnmatch(path, one) for one in chosen)]
         if not paths and not self.module:
             return []
@@ -85,7 +86,6 @@ class Stage:
 def stages(workers: int) -> list[Stage]:
     """Return all stages, in the order in which they tell most."""
     quick = ("-m", "not slow and not ray")
-    libraries = run.KERNELS[1:]
     return [
         Stage("versions", (), 60, module="tests.gpu.about"),
         Stage("runtime", ("tests/executor/test_cupy_runtime.py", "tests/gpu/test_runtime.py"), 120),
@@ -94,8 +94,7 @@ def stages(workers: int) -> list[Stage]:
         Stage("plans", ("tests/gpu/test_plans.py",), 240),
         Stage("NCCL", ("tests/gpu/test_nccl.py", *run.NCCL), 180, options=quick),
         Stage("programs", ("tests/gpu/test_programs.py", *run.PLANS[1:]), 300, options=quick),
-        Stage("libraries", libraries, 300, 2, apart=True, options=quick),
-        Stage("kernels", run.KERNELS[:1], 400, workers, apart=True, options=quick),
+        Stage("kernels", run.KERNELS[::-1], 400, workers, apart=True, options=quick),
         Stage(
             "contract on threads",
             ("tests/contract/test_*.py",),
@@ -147,9 +146,10 @@ class Contact:
         part.limit = limit = min(part.limit, left)
         append(self.results, part=part.name, began=True, limit=limit)
         part.environment = {
-            **part.environment, FILE: str(self.results), PART: part.name, CACHE: str(self.cache)
+            **_NO_PLUGINS, **part.environment, FILE: str(self.results), PART: part.name,
+            CACHE: str(self.cache),
         }  # fmt: skip
-        began, count, ended = time.monotonic(), 0, 0
+        began, count, ended, stuck = time.monotonic(), 0, 0, 0
         while True:
             self._run(part)
             lines = of_part(entries(self.results), part.name)
@@ -157,7 +157,8 @@ class Contact:
             seconds = time.monotonic() - began
             part.limit = limit - seconds
             ended = ended if part.status in (0, _NO_TESTS) else part.status
-            died = part.status < 0 or part.status == LOST
+            hung, stuck = len(unfinished(lines)) > stuck, len(unfinished(lines))
+            died = hung or part.status < 0 or part.status == LOST
             if not died or count == before or part.limit < 1:
                 break  # else a second process leaves out what was told, and the test in which the first died
         part.seconds, part.status = seconds, ended or part.status
@@ -182,13 +183,18 @@ class Contact:
         return [path for path in self.cache.rglob("*") if path.is_file()]
 
     def _pack(self) -> None:
-        """Pack the caches beside the results; whoever reads the file finds an old one or a whole one."""
+        """Pack the caches beside the results; whoever reads the file finds an old one or a whole one.
+
+        The smallest files come first, what libraries were tuned to among them: not all machine code may fit.
+        """
         packed = caches_beside(self.results)
         partial = packed.with_suffix(".partial")
         try:
-            with tarfile.open(partial, "w:gz") as archive:
-                for path in self._kept():
+            with tarfile.open(partial, "w:gz", compresslevel=1) as archive:
+                for path in sorted(self._kept(), key=lambda path: path.stat().st_size):
                     with contextlib.suppress(FileNotFoundError):  # what was left behind goes on
+                        if partial.stat().st_size + path.stat().st_size > _PACKED_BYTES:
+                            break
                         archive.add(path, path.relative_to(self.cache))
             os.replace(partial, packed)
         except OSError as error:
@@ -208,7 +214,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, default=FOLDER / "contact.jsonl")
     parser.add_argument("--caches", type=Path, help="packed by a run before, on such a GPU")
     parser.add_argument("--cache", type=Path, default=CACHE_FOLDER, help="the folder")
-    parser.add_argument("--workers", type=int, default=4, help="of kernels' tests, side by side")
+    workers = max(1, min((os.cpu_count() or 1) - 2, _MOST_WORKERS))
+    parser.add_argument(
+        "--workers", type=int, default=workers, help="side by side, of kernels' tests"
+    )
     parser.add_argument("--only", nargs="+", choices=names, default=names)
     parser.add_argument(
         "--files", nargs="+", default=["*"], help="of these stages, such as '*sequences*'"

@@ -3,12 +3,14 @@
 As a pytest plugin (``-p tests.gpu.results``) this appends what came of each test, as soon as it is known, to
 the file that the environment names; a test that begins and does not end is the one that hung. Where the process
 died in the midst of a part, a second one goes on behind that test. A GPU on which a kernel went astray refuses
-all that comes later, so a process whose GPU is lost ends, and leaves the rest to another.
+all that comes later, so a process whose GPU is lost ends, and leaves the rest to another. So does one that a
+test keeps longer than ``HANG_S`` says: what waits within a library for a GPU cannot be interrupted.
 """
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import os
 import sys
@@ -24,7 +26,10 @@ NO_GPU = 96  # what a process ends with that finds no GPU
 LOST = 97  # what a process ends with whose GPU is lost
 # What CUDA says where a GPU never opened, as of a driver that is too old: another process fares no better.
 UNOPENED = {*range(200), 802, 803, 804}
+HANG_S = "ROWLOCK_TEST_HANG_S"  # in the environment: seconds that a test may take
+_MOST_S = 60.0  # without it
 _failed: set[str] = set()
+_stderr = -1  # which tests do not capture
 
 
 def append(path: str | Path, **entry: Any) -> None:
@@ -90,8 +95,15 @@ def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
     items[:] = [item for item in items if item.nodeid not in before]
 
 
+def pytest_configure(config: Any) -> None:
+    """Tests are about to be read: nothing is captured yet."""
+    global _stderr
+    _stderr = os.dup(sys.stderr.fileno())
+
+
 def pytest_runtest_logfinish(nodeid: str) -> None:
     """A test is over, its clean-up too."""
+    faulthandler.cancel_dump_traceback_later()
     if nodeid in _failed and os.environ.get(REAL) and "cupy" in sys.modules:
         _failed.clear()
         cuda = sys.modules["cupy"].cuda.runtime
@@ -106,6 +118,8 @@ def pytest_runtest_logfinish(nodeid: str) -> None:
 def pytest_runtest_logstart(nodeid: str) -> None:
     """A test begins."""
     _tell(test=nodeid, outcome="began")
+    seconds = float(os.environ.get(HANG_S, _MOST_S))
+    faulthandler.dump_traceback_later(seconds, exit=True, file=_stderr)
 
 
 def pytest_runtest_logreport(report: Any) -> None:

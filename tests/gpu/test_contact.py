@@ -16,9 +16,9 @@ import pytest
 from rowlock.executor.device import gpus
 from rowlock.strategies.errors import Unsupported
 from tests.conftest import eventually
-from tests.gpu import run
+from tests.gpu import contact, run
 from tests.gpu.contact import Contact, Stage, caches_beside, main, stages
-from tests.gpu.results import NO_GPU, REAL, append, entries
+from tests.gpu.results import HANG_S, NO_GPU, REAL, append, entries
 from tests.gpu.run import ROOT
 from tests.ops import gpu as tests_gpu
 
@@ -57,7 +57,7 @@ def test_a_part_that_hangs_or_dies_leaves_what_it_told_and_the_next_runs(
     """Tests behind one in which a process dies are run, and so are those behind one that loses the GPU."""
     monkeypatch.setenv(REAL, "1")
     results = tmp_path / "contact.jsonl"
-    contact = Contact(results, LONG, tmp_path / "caches")
+    script = Contact(results, LONG, tmp_path / "caches")
     (tmp_path / "caches" / "tuned").write_text("kept")
     hangs = stage(tmp_path, "hangs", PASSES + HANGS, seconds=20)
     dies = stage(
@@ -65,7 +65,7 @@ def test_a_part_that_hangs_or_dies_leaves_what_it_told_and_the_next_runs(
         "dies",
         PASSES + DIES + "def test_behind(): pass\n" + LOSES + DIES.replace("_d", "_l"),
     )
-    contact.run([hangs, dies, stage(tmp_path, "last", PASSES)])
+    script.run([hangs, dies, stage(tmp_path, "last", PASSES)])
     lines = entries(results)
     parts = ended(lines)
     assert list(parts) == ["hangs", "dies", "last"]
@@ -81,9 +81,40 @@ def test_a_part_that_hangs_or_dies_leaves_what_it_told_and_the_next_runs(
     assert parts["last"]["ended"] == 0 and parts["last"]["counts"]["passed"] == 1
     passed = [(line["part"], line["outcome"]) for line in lines if "recorded" in line]
     assert passed == [(part, "passed") for part in ("hangs", "dies", "last")]
-    assert contact.failed == 2
+    assert script.failed == 2
     with tarfile.open(caches_beside(results)) as packed:
         assert packed.getnames() == ["tuned"]
+
+
+@pytest.mark.slow
+def test_a_test_that_hangs_costs_its_own_seconds_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits in a library cannot be interrupted: the process ends, and another goes on behind the test."""
+    monkeypatch.setenv(HANG_S, "0.5")
+    results = tmp_path / "contact.jsonl"
+    script = Contact(results, LONG, tmp_path / "caches")
+    waits = "import time\ndef test_hangs(): time.sleep(600)\n"
+    script.run(
+        [stage(tmp_path, "hangs", PASSES + waits + PASSES.replace("passes", "passes_again"))]
+    )
+    (part,) = ended(entries(results)).values()
+    assert part["counts"] == {"passed": 2, "failed": 0, "skipped": 0} and part["ended"]
+    assert [test.rpartition("::")[2] for test in part["unfinished"]] == ["test_hangs"]
+    assert not part["over_its_limit"]
+    assert "in test_hangs" in results.with_suffix(".log").read_text()
+
+
+def test_what_was_tuned_is_packed_before_machine_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contact, "_PACKED_BYTES", 100_000)
+    script = Contact(tmp_path / "contact.jsonl", 0, tmp_path / "caches")
+    for name, nbytes in (("a_code", 200_000), ("b_code", 2_000), ("tuned", 100)):
+        (tmp_path / "caches" / name).write_bytes(os.urandom(nbytes))
+    script._pack()
+    with tarfile.open(caches_beside(script.results)) as packed:
+        assert packed.getnames() == ["tuned", "b_code"]
 
 
 RUN = """
@@ -92,8 +123,8 @@ from pathlib import Path
 from tests.gpu.contact import Contact, Stage
 folder = Path(sys.argv[1])
 files = [[str(folder / f"test_{name}.py")] for name in ("first", "second")]
-contact = Contact(folder / "contact.jsonl", 300, folder / "caches")
-contact.run([Stage(str(i), one, 300) for i, one in enumerate(files)])
+script = Contact(folder / "contact.jsonl", 300, folder / "caches")
+script.run([Stage(str(i), one, 300) for i, one in enumerate(files)])
 """
 
 
@@ -144,15 +175,15 @@ def test_where_no_gpu_opens_little_time_is_spent(
     monkeypatch.delenv(gpus.COUNT, raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     results = tmp_path / "contact.jsonl"
-    contact = Contact(results, LONG, tmp_path / "caches")
+    script = Contact(results, LONG, tmp_path / "caches")
     tests = stage(tmp_path, "unopened", UNOPENED)
-    contact.run([tests, Stage("versions", (), LONG, module="tests.gpu.about"), tests])
+    script.run([tests, Stage("versions", (), LONG, module="tests.gpu.about"), tests])
     lines = entries(results)
     assert not any("lost" in line for line in lines)
     first, versions = ended(lines).values()
     assert first["counts"] == {"passed": 1, "failed": 1, "skipped": 0}
     assert versions["ended"] == NO_GPU and any(line.get("no_gpu") for line in lines)
-    assert lines[-1]["left_out"] == "no GPU opens" and contact.failed == 2
+    assert lines[-1]["left_out"] == "no GPU opens" and script.failed == 2
 
 
 def test_what_no_time_is_left_for_is_said(tmp_path: Path) -> None:
@@ -167,9 +198,9 @@ def test_some_files_of_a_stage_and_one_without_tests(tmp_path: Path) -> None:
     for name, text in (("none", "X = 1\n"), ("other", HANGS)):
         stage(tmp_path, name, text)
     both = Stage("both", [str(tmp_path / "test_*.py")], LONG, apart=True)
-    contact = Contact(results, LONG, tmp_path / "caches", ["*none*"])
-    contact.run([both])
-    assert len(ended(entries(results))) == 1 and not contact.failed
+    script = Contact(results, LONG, tmp_path / "caches", ["*none*"])
+    script.run([both])
+    assert len(ended(entries(results))) == 1 and not script.failed
 
 
 def test_half_a_line_is_not_read(tmp_path: Path) -> None:
@@ -194,12 +225,12 @@ def test_what_goes_wrong_around_a_part_leaves_the_next(
         raise refused
 
     results = tmp_path / "contact.jsonl"
-    contact = Contact(results, LONG, tmp_path / "caches")
+    script = Contact(results, LONG, tmp_path / "caches")
     monkeypatch.setattr(run, "limited", refuse)
     monkeypatch.setattr(tarfile, "open", refuse)
-    contact.run([stage(tmp_path, name, PASSES) for name in ("first", "second")])
+    script.run([stage(tmp_path, name, PASSES) for name in ("first", "second")])
     lines = entries(results)
-    assert list(ended(lines)) == ["first", "second"] and contact.failed == 2
+    assert list(ended(lines)) == ["first", "second"] and script.failed == 2
     assert [line["broke"] for line in lines if "broke" in line] == [repr(refused)] * 2
     assert [line["caches"] for line in lines if "caches" in line] == ["not packed: no room"] * 2
 

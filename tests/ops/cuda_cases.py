@@ -80,19 +80,20 @@ def narrowed(arrays: Arrays, dtype: Any) -> Arrays:
     }
 
 
-def steps_of(op: Op, inputs: Arrays, back_end: str) -> list[Any]:
+def steps_of(op: Op, inputs: Arrays, back_end: str, **attrs: Any) -> list[Any]:
     """Return the calls of a kernel on arrays of the GPU."""
-    dev, specs = gpu(), infer(op, specs_of(inputs), op.attrs)
+    attrs = {**op.attrs, **attrs}
+    dev, specs = gpu(), infer(op, specs_of(inputs), attrs)
     outputs = {
         s: [dev.xp.zeros(v.shape, to_numpy(v.dtype)) for v in many] for s, many in specs.items()
     }
     operands = {s: [dev.xp.asarray(a) for a in many] for s, many in inputs.items()}
-    return bind(op.type, operands, outputs, op.attrs, dev, back_end)
+    return bind(op.type, operands, outputs, attrs, dev, back_end)
 
 
-def refusal(op: Op, inputs: Arrays, back_end: str) -> str:
+def refusal(op: Op, inputs: Arrays, back_end: str, **attrs: Any) -> str:
     """Return what a kernel says of operands that do not fit. A graph can hold all its calls."""
-    dev, steps = gpu(), steps_of(op, inputs, back_end)
+    dev, steps = gpu(), steps_of(op, inputs, back_end, **attrs)
     assert all(graph_can_hold(step, dev.xp) for step in steps)
     try:
         dev.runtime.execute(steps)

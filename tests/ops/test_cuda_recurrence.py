@@ -11,9 +11,19 @@ from rowlock.executor.cuda.runtime import graph_can_hold
 from rowlock.executor.kernels.cuda import time_steps
 from rowlock.graph.ops.registry import OPS
 from tests.conftest import one_in
-from tests.ops.cuda_cases import assert_near, narrowed, refusal, steps_of, taken
+from tests.ops.cuda_cases import (
+    CUDA,
+    assert_near,
+    cases,
+    check_forward,
+    narrowed,
+    refusal,
+    steps_of,
+    taken,
+)
 from tests.ops.gpu import assert_compile_for_a_gpu, gpu, needs_compiler
 from tests.ops.harness import Arrays, gradients, run
+from tests.ops.test_conformance import reference_of
 
 pytestmark = needs_compiler
 LENGTHS = ([3, 0, 4, 1], [1], [2, 2, 2], [0, 9, 2, 0, 17, 5, 0])
@@ -127,3 +137,36 @@ def test_kernels_compile_for_a_gpu(launched: dict[str, Any]) -> None:
     for name in GATES:
         check(name, drawn(name, [2, 1], 3, True), {**OPS[name].attrs})
     assert_compile_for_a_gpu(launched)
+
+
+@pytest.mark.parametrize(("name", "index"), cases("attention_lstm"))
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_lstm_attends_to_its_sequence(name: str, index: int, dtype: str) -> None:
+    check_forward(name, index, dtype)
+
+
+def test_an_lstm_attends_to_long_sequences() -> None:
+    """More rows, cells and elements than a block has threads; some sequences have no rows."""
+    rng, op = np.random.default_rng(2), OPS["attention_lstm"]
+    lengths, width, cells = (0, 300, 1, 0, 7, 0), 90, 70
+
+    def normal(*shape: int) -> list[np.ndarray]:
+        return [rng.standard_normal(shape) / 8]
+
+    inputs = {
+        "X": normal(sum(lengths), width),
+        "X@LOD": [np.cumsum([0, *lengths])],
+        "C0": normal(len(lengths), cells),
+        "H0": normal(len(lengths), cells),
+        "AttentionWeight": normal(width + cells, 1),
+        "AttentionScalar": normal(1, 1),
+        "LSTMWeight": normal(cells + width, 4 * cells),
+        "LSTMBias": normal(1, 4 * cells),
+    }
+    results = run(op, inputs, op.attrs, dev=gpu(), **CUDA)
+    for slot, values in reference_of(op, inputs, op.attrs).items():
+        for array, value in zip(results[slot], values, strict=True):
+            assert_near(array, value, slot)
+    inputs["X@LOD"] = [inputs["X@LOD"][0] + 1]
+    said = refusal(op, inputs, "cuda")
+    assert "attention_lstm: the sequences of X end at row 309, and it has 308 rows" in said

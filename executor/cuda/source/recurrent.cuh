@@ -216,3 +216,57 @@ EVERYWHERE void block_gru_grad(const T* gates, const T* after_reset, const T* hi
       d_last[i] += row_times(to, pair_turned + i, 2 * width, width);
   }
 }
+
+// ---- LSTM with attention ----------------------------------------------------------------------------------
+// Each step attends to all rows of its sequence: `added` is what a row adds to its score, `share` its part in the
+// last step. `pooled` [sequences, width] is the mean that a step reads, `gates` [sequences, 4 * cells]: forget, input,
+// output, candidate. `last_pooled` and `last_gates` are those of the last step of all.
+template <class T, class I, class Gate, class Active, class Candidate>
+EVERYWHERE void block_attention_lstm(const T* x, const T* c0, const T* h0, const T* attention, const T* shift,
+                                     const T* scale, const T* scaled_shift, const T* weight, const T* bias,
+                                     const I* ends, T* hidden, T* cell, T* added, T* share, T* pooled, T* gates,
+                                     T* last_pooled, T* last_gates, long long* word, volatile long long* noted,
+                                     int assertion, int rows, int count, int width, int cells) {
+  if (thread_index() == 0 && ends[count] != rows) refuse(word, noted, assertion, ends[count]);
+  const int sequence = blockIdx.x, begin = offset(ends, sequence, rows), end = offset(ends, sequence + 1, rows);
+  T* mean = pooled + (long long)sequence * width;
+  T* gate = gates + (long long)sequence * 4 * cells;
+  for (int r = begin + threadIdx.x; r < end; r += blockDim.x)
+    added[r] = row_times(x + (long long)r * width, attention, width, 1) + (shift ? *shift : (T)0);
+  for (int row = begin; row < end; row++) {
+    const T* kept = row > begin ? cell + (row - 1LL) * cells : c0 + (long long)sequence * cells;
+    const T* last = row > begin ? hidden + (row - 1LL) * cells : h0 ? h0 + (long long)sequence * cells : 0;
+    T of_cells = 0, largest = Max::none<T>(), total = 0;
+    for (int i = threadIdx.x; i < cells; i += blockDim.x) of_cells += kept[i] * attention[width + i];
+    of_cells = block_join<Sum>(of_cells);
+    for (int r = begin + threadIdx.x; r < end; r += blockDim.x) {
+      T score = Relu::of(added[r] + of_cells);
+      if (scale) score = Relu::of(score * *scale + (scaled_shift ? *scaled_shift : (T)0));
+      share[r] = score;
+      largest = Max::join(largest, score);
+    }
+    largest = block_join<Max>(largest);
+    for (int r = begin + threadIdx.x; r < end; r += blockDim.x) total += share[r] = exp(share[r] - largest);
+    total = block_join<Sum>(total);
+    for (int r = begin + threadIdx.x; r < end; r += blockDim.x) share[r] /= total;
+    __syncthreads();
+    for (int m = threadIdx.x; m < width; m += blockDim.x)
+      mean[m] = row_times(share + begin, x + (long long)begin * width + m, end - begin, width);
+    __syncthreads();
+    for (int k = threadIdx.x; k < 4 * cells; k += blockDim.x) {
+      T sum = bias[k] + row_times(mean, weight + (long long)cells * 4 * cells + k, width, 4 * cells);
+      if (last) sum += row_times(last, weight + k, cells, 4 * cells);
+      gate[k] = k < 3 * cells ? Gate::of(sum) : Candidate::of(sum);
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < cells; i += blockDim.x) {
+      const T c = gate[i] * kept[i] + gate[cells + i] * gate[3 * cells + i];
+      cell[(long long)row * cells + i] = c;
+      hidden[(long long)row * cells + i] = gate[2 * cells + i] * Active::of(c);
+    }
+    __syncthreads();
+  }
+  if (begin == end || end != rows) return;
+  for (int m = threadIdx.x; last_pooled && m < width; m += blockDim.x) last_pooled[m] = mean[m];
+  for (int k = threadIdx.x; last_gates && k < 4 * cells; k += blockDim.x) last_gates[k] = gate[k];
+}

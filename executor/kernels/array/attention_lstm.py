@@ -1,6 +1,6 @@
 """An LSTM whose steps attend to all rows of their sequence; see ``graph/ops/attention_lstm.py`` for the legend.
 
-It computes on the host, one sequence after the other: loops follow offsets.
+On CPUs one sequence comes after the other: loops follow offsets.
 """
 
 from __future__ import annotations

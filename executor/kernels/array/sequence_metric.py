@@ -1,4 +1,4 @@
-"""Kernels of measures and decoders of sequences. They compute on the host: their loops follow labels."""
+"""Measures of sequences of labels on CPUs; chunks are counted on the host beside a GPU, too."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops.operands import Array
-from ....graph.ops.sequence_metric import SCHEMES, ChunkEval, CtcAlign, EditDistance
+from ....graph.ops.sequence_metric import SCHEMES, ChunkEval, EditDistance
 from ....strategies.errors import InvalidValue, SequenceError
-from ...device.device import Device
-from ..registry import Step, each_step, kernel
-from .lod_levels import aligned
+from ..registry import each_step
 
 
 def _parts(op: str, slot: str, labels: Array, lod: list[Array], length: Any) -> list[Array]:
@@ -70,28 +68,6 @@ def _distances(hyps: Sequence[Array], refs: Sequence[Array]) -> Array:
         insertions = np.minimum.accumulate(costs[under_way] - steps, 1)
         costs[under_way] = insertions + steps
     return costs[np.arange(len(refs)), lengths]
-
-
-@kernel("ctc_align", on=("numpy",))
-def ctc_align(dev: Device, a: CtcAlign) -> Step:
-    """Drop blanks and, where ``merge_repeated``, labels that are equal to the one before."""
-
-    def run_padded() -> None:
-        parts = _parts("ctc_align", "Input", a.input, [], a.input_length)
-        rows = a.output.reshape(a.output.shape[:2])
-        rows.fill(a.padding_value)
-        for i, part in enumerate(parts):
-            labels = part[aligned(np, part, np.array([0, part.size]), a)]
-            rows[i, : labels.size] = labels
-            if a.output_length is not None:
-                a.output_length[i] = labels.size
-
-    def run() -> None:
-        labels = a.input.reshape(-1)
-        labels = labels[aligned(np, labels, a.input_lod[-1], a)]
-        a.output[...] = labels.reshape(-1, 1) if labels.size else -1
-
-    return run if a.input_length is None else run_padded
 
 
 @each_step("chunk_eval", on=("numpy",))

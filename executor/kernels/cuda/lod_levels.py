@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ....graph.ops.lod_levels import Offsets, OffsetsOfRows, OffsetsReshaped
+from ....graph.ops.lod_levels import OffsetsOfRows, OffsetsReshaped
 from ....graph.ops.operands import Array
-from ...codegen.cuda_launches import each, ints, longs, read, refusal, run, written
-from ...codegen.cuda_source import c_type
+from ...codegen.cuda_launches import each, longs, read, refusal, written
 from ...cuda.runtime import Step
 from ...device.device import Device
 from .copies import in_order
@@ -43,18 +42,6 @@ def lod_reshaped(dev: Device, a: OffsetsReshaped) -> list[Step]:
         f"{a.new_dim}. Choose new_dim so that it divides each sequence."
     )
     return _each(dev, "lod_reshaped", a.x, a.out, body, sizes, problem)
-
-
-@cuda("lod_from_lengths")
-def lod_from_lengths(dev: Device, a: Offsets) -> list[Step]:
-    """Running sums of lengths behind a zero, by one warp."""
-    lengths, steps = in_order(dev, a.x.reshape(-1))
-    body = f"""
-  if (thread_index() == 0) out[0] = 0;
-  warp_running_sums<{c_type(lengths.dtype)}, long long, false, false, 32>(lengths, out + 1, 1, count, 1);"""
-    arguments = [*written(out=a.out), *read(lengths=lengths), *ints(count=lengths.size)]
-    includes = ("reduce.cuh", "choice.cuh")
-    return [*steps, run(dev, "lod_from_lengths", body, arguments, 1, includes, 32)]
 
 
 def _each(

@@ -19,6 +19,16 @@ def refusing(dev: Device, op: str, what: str, rows: int) -> list[gpu.Argument]:
     )
 
 
+def offsets_of(dev: Device, lengths: Array, out: Array) -> list[Step]:
+    """Return the call that writes a zero and running sums of lengths; one block does."""
+    arguments = [*gpu.read(lengths=lengths), *gpu.written(out=out), *gpu.longs(count=lengths.size)]
+    block = gpu.BLOCK if lengths.size <= gpu.BLOCK * 8 else 1024
+    kinds = (c_type(lengths.dtype),)
+    return [
+        gpu.call(dev, "block_offsets", kinds, arguments, 1, ("assert.cuh", "sequences.cuh"), block)
+    ]
+
+
 def sequence_of(dev: Device, op: str, what: str, offsets: Array, out: Array) -> list[Step]:
     """Return the call that writes the number of each row's sequence; errors name ``op`` and ``what``."""
     arguments = [*gpu.read(ends=offsets), *gpu.written(out=out), *refusing(dev, op, what, out.size)]

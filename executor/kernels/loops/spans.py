@@ -1,4 +1,4 @@
-"""Where sequences begin and how long they are, for compiled loops: by offsets, or by lengths in a batch."""
+"""Where sequences begin and how long they are: by offsets, or by lengths in a batch."""
 
 from __future__ import annotations
 

@@ -288,6 +288,9 @@ def _of_term(
             *limits, named = options
             operands.check_rows(named or op.type, args[0], *limits)
             return args[0]
+        case "offsets":
+            sums = jnp.cumsum(args[0], dtype=term.dtype)
+            return jnp.concatenate([jnp.zeros(1, term.dtype), sums])
         case "segments":
             rows = jnp.arange(term.shape[0])
             return jnp.searchsorted(args[0][1:], rows, side="right").astype(term.dtype)
