@@ -123,7 +123,11 @@ def _several_integers(value: Any, argument: str, layer: str) -> list[int]:
 
 def _integer_or_several(value: Any, argument: str, layer: str) -> list[int]:
     is_several = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str)
-    return _several_integers(value, argument, layer) if is_several else [integer(value, argument, layer)]
+    return (
+        _several_integers(value, argument, layer)
+        if is_several
+        else [integer(value, argument, layer)]
+    )
 
 
 def check_function(value: Any, argument: str, layer: str) -> None:

@@ -198,14 +198,20 @@ def test_an_operator_takes_numpys_numbers() -> None:
 @pytest.mark.parametrize(
     ("layer", "message"),
     [
-        (lambda x: fluid.layers.pad(x, [0, 0.5, 0, 0]), "pad: a number of paddings must be an int, got 0.5"),
+        (
+            lambda x: fluid.layers.pad(x, [0, 0.5, 0, 0]),
+            "pad: a number of paddings must be an int, got 0.5",
+        ),
         (lambda x: fluid.layers.unfold(x, "a"), "unfold: kernel_sizes must be an int, got 'a'"),
         (
             lambda x: fluid.layers.im2sequence(x, 1.5),
             "im2sequence: filter_size must be an int, got 1.5",
         ),
         (lambda x: fluid.layers.crop(x, [1, 1], "a"), "crop: offsets must be an int, got 'a'"),
-        (lambda x: fluid.layers.reverse(x, [None]), "reverse: a number of axis must be an int, got None"),
+        (
+            lambda x: fluid.layers.reverse(x, [None]),
+            "reverse: a number of axis must be an int, got None",
+        ),
     ],
 )
 def test_a_list_of_integers_is_named_where_it_holds_something_else(
