@@ -83,7 +83,7 @@ class Recovery:
                 else:
                     self._replace()
                 self._reload()
-                ledger.torn = False  # now: Gang._review sends what an interrupt leaves
+                ledger.torn = False  # now: Lockstep._review sends what an interrupt leaves
                 for user in self._users():
                     for request in user.under_way:
                         user.send(request, ahead=True)
