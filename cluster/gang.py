@@ -136,6 +136,7 @@ class RayDelivery(Mendable):
     def _lost(self, rank: int) -> CollectiveError:
         is_over = session() != self._session
         reason = "Ray was shut down." if is_over else self._members[rank].reason()
+        reason = reason[:1].upper() + reason[1:]
         name = named(self._members, rank)
         return self._gone([rank], f"{name} is gone: its channel closed. {reason}")
 

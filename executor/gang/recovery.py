@@ -95,8 +95,9 @@ class Recovery:
                     self._give_up(another)
                     raise another from lost
             except RowlockError as error:
-                if isinstance(error, PlacementError):
-                    error.args = (f"{self._loss} It cannot be replaced: {error} {_SHRINK}",)
+                if isinstance(error, CollectiveError) and gang.config.on_failure != "shrink":
+                    cure = f" {_SHRINK}" * isinstance(error, PlacementError)
+                    error.args = (f"{self._loss} It cannot be replaced: {error}{cure}",)
                 self._give_up(error)
                 raise
 
