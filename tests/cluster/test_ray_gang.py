@@ -351,7 +351,7 @@ def test_where_none_can_come_the_loss_is_told_and_the_next_run_tries_again(
 
     os.kill(processes(gang)[1], signal.SIGKILL)
     with monkeypatch.context() as patch:
-        patch.setattr(delivery(gang), "_instead_of", nowhere)
+        patch.setattr(delivery(gang)._pool, "place", nowhere)
         for _ in range(2):
             with pytest.raises(
                 error,
@@ -370,7 +370,7 @@ def test_a_spare_that_is_gone_is_passed_over(launch: Launch) -> None:
     gang = launch(2, spares=1)
     model = Regression(gang)
     model.step(feeds(0))
-    spare = delivery(gang)._spares[0].where["pid"]
+    spare = delivery(gang)._pool.spares[0].where["pid"]
     for pid in (spare, processes(gang)[1]):
         os.kill(pid, signal.SIGKILL)
     assert eventually(lambda: not running(spare))
