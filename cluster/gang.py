@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import time
@@ -11,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
 
 from ..executor.device.place import CUDAPlace, Place
 from ..executor.gang.assign import Change, assign
@@ -27,16 +25,15 @@ from .channel.channel import Channels
 from .channel.connection import ReplicaConnection
 from .channel.listener import SECRET_BYTES, Listener
 from .primitives.shm import forget_segments
+from .ray.actor_pool import ActorPool
 from .ray.calls import ActorCalls
-from .ray.diagnosis import LOOK_S, Diagnosis, named
-from .ray.nodes import GPU, reachable
-from .ray.placement import reserve, reserve_another
-from .ray.replica_handle import ReplicaHandle, describe, end_all, teach
+from .ray.diagnosis import Diagnosis, named
+from .ray.nodes import GPU
+from .ray.replica_handle import ReplicaHandle, describe, teach
 from .ray.session import join_ray, leave_ray, session, unjoined
 
 __all__ = ["RayDelivery", "launch_ray", "leave_ray"]
 
-_END_S = 2.0
 _SESSION_S = 0.05
 
 
@@ -44,7 +41,6 @@ class RayDelivery(Mendable):
     """Delivers messages to actors, notices which are lost and why, and brings in others."""
 
     def __init__(self, places: Sequence[Place], config: ClusterConfig) -> None:
-        size = len(places)
         gpus = [place.device_id for place in places if isinstance(place, CUDAPlace)]
         if gpus:
             each = {**config.resources_per_replica, GPU: 1.0}
@@ -53,21 +49,12 @@ class RayDelivery(Mendable):
         self._session, self._looked, self._other = session(), 0.0, False
         self._closed = False
         self._group = ""
-        self._members: list[ReplicaHandle] = []
-        self._spares: list[ReplicaHandle] = []
-        self._vacated: list[ReplicaHandle] = []  # in whose places the next spares stand
         self._diagnosis = Diagnosis(config.heartbeat_deadline_s)
-        self._unfit: dict[str, str] = {}  # nodes on which a replica was refused, and why
+        self._pool = ActorPool(len(places), config, gpus, self._diagnosis.cut_off)
+        self._members = self._pool.first
         transport = Channels if config.transport == "socket" else ActorCalls
         self._channels = transport(self._lost, self._late, self._look_after)
-        everyone = size + config.spares
-        self._reservations = [reserve(everyone, config, gpus=gpus)]
-        handles = [
-            ReplicaHandle(self._reservations[0], bundle, config) for bundle in range(everyone)
-        ]
-        self._members, self._spares = handles[:size], handles[size:]
         try:
-            describe(dict(enumerate(handles)), config.start_deadline_s)
             self._connect(dict(enumerate(self._members)))
             self.regroup()
         except BaseException:
@@ -136,6 +123,7 @@ class RayDelivery(Mendable):
     def _lost(self, rank: int) -> CollectiveError:
         is_over = session() != self._session
         reason = "Ray was shut down." if is_over else self._members[rank].reason()
+        reason = reason[:1].upper() + reason[1:]
         name = named(self._members, rank)
         return self._gone([rank], f"{name} is gone: its channel closed. {reason}")
 
@@ -183,29 +171,29 @@ class RayDelivery(Mendable):
             PlacementError: there is no node for it. Nodes where one was refused are tried again next time.
             ReplicaLost: a new one ended before it came.
         """
-        empty = [rank for rank, member in enumerate(self._members) if not member.alive]
+        empty, pool = [r for r, member in enumerate(self._members) if not member.alive], self._pool
         fresh: dict[int, ReplicaHandle] = {}
         vacated = []
         try:
             for rank in empty:
-                spare = self._standing_by()
+                spare = pool.take_spare()
                 if spare is not None:
                     vacated.append(self._members[rank])
-                fresh[rank] = spare or self._instead_of(self._members[rank])
+                fresh[rank] = spare or pool.place(self._members[rank], self._members)
             describe(fresh, self.config.start_deadline_s)
             self._connect(fresh)
         except BaseException as error:
             for member in fresh.values():
                 member.kill()
                 member.hang_up()
-            if isinstance(error, PlacementError) and self._unfit:
-                refusals, self._unfit = " ".join(self._unfit.values()), {}
+            if isinstance(error, PlacementError) and pool.unfit:
+                refusals, pool.unfit = " ".join(pool.unfit.values()), {}
                 raise PlacementError(f"{refusals} No other node can be used: {error}") from error
             raise
         for rank, member in fresh.items():
             self._members[rank].hang_up()
             self._members[rank] = member
-        self._vacated += vacated
+        pool.vacated += vacated
         return empty
 
     def refuse(self, unfit: Mapping[int, str]) -> ReplicaLost:
@@ -214,42 +202,12 @@ class RayDelivery(Mendable):
             rank: f"{named(self._members, rank)} was refused, for it would compute other bits: {why}. {CURE}"
             for rank, why in unfit.items()
         }
-        self._unfit.update({self._members[r].where["node"]: text for r, text in reasons.items()})
+        self._pool.unfit.update(
+            {self._members[r].where["node"]: text for r, text in reasons.items()}
+        )
         text = " ".join(reasons.values())
         log.warning("%s", text)
         return self._gone(list(unfit), text)
-
-    def _call_spares(self) -> None:
-        """Start new spares, while training goes on, for those that replaced a replica."""
-        with contextlib.suppress(PlacementError):  # there is no room for another spare
-            while self._vacated:
-                self._spares.append(self._instead_of(self._vacated.pop()))
-
-    def _standing_by(self) -> ReplicaHandle | None:
-        """Return a spare that is alive, if there is one."""
-        while self._spares:
-            spare = self._spares.pop(0)
-            spare.described = spare.actor.describe.remote()  # it may have ended since it was made
-            if not spare.stopped:
-                with contextlib.suppress(CollectiveError):
-                    describe({-1: spare}, self.config.start_deadline_s)
-                    return spare
-            spare.kill()
-            if spare.where:
-                self._vacated.append(spare)
-        return None
-
-    def _instead_of(self, replica: ReplicaHandle) -> ReplicaHandle:
-        """Start an actor for a lost one: in its bundle, or on another node if its node is lost, too."""
-        node = replica.where["node"]
-        there, cut_off = reachable(node, LOOK_S), self._diagnosis.cut_off
-        (cut_off.discard if there else cut_off.add)(node)
-        if there and node not in self._unfit:
-            return ReplicaHandle(replica.reservation, replica.bundle, self.config)
-        without = cut_off.union(self._unfit)
-        occupied = [member.where["node"] for member in self._members if member.alive]
-        self._reservations.append(reserve_another(occupied, self.size, self.config, without))
-        return ReplicaHandle(self._reservations[-1], 0, self.config)
 
     def shrink(self, *changes: Change) -> None:
         """Number the living anew, and forget the lost; make ``changes`` at the same moment."""
@@ -321,7 +279,7 @@ class RayDelivery(Mendable):
         if failures:
             first = min(failures, key=lambda failure: failure.collateral)
             raise CollectiveError(f"the replicas could not form a group: {first.text}")
-        self._call_spares()
+        self._pool.refill(self._members)
 
     def _part_of_host(self, rank: int) -> tuple[int, int, list[int]] | None:
         """Return a replica's part of its host's cores: its index, the number of parts, the gang's processes.
@@ -344,11 +302,9 @@ class RayDelivery(Mendable):
         ray_is_there = session() == self._session
         self._diagnosis.close(probes=ray_is_there)
         if ray_is_there:
-            with contextlib.suppress(RayError):
-                end_all([*self._members, *self._spares], self._reservations, _END_S)
-        for member in [*self._members, *self._spares]:
+            self._pool.close(self._members)
+        for member in self._members:
             member.hang_up()
-        self._spares = []
         forget_segments(self._group)
 
 

@@ -1,4 +1,4 @@
-"""A pause of this process, as a terminal's Ctrl-Z or a frozen container makes it, while something waits."""
+"""Clocks for waits: one that leaps, as a pause of this process makes it, and one that stands still."""
 
 from __future__ import annotations
 
@@ -34,3 +34,13 @@ class Pause:
 def paused(go_on: Callable[[], object]) -> None:
     """Have this process seem paused in its next wait, and call ``go_on`` when it waits again."""
     deadline.time = Pause(go_on)  # type: ignore[assignment]
+
+
+class Clock:
+    """A clock that stands still until it ``goes``; then a second passes with each look at it."""
+
+    goes, _now = False, 0.0
+
+    def monotonic(self) -> float:
+        self._now += self.goes
+        return self._now

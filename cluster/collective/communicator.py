@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -118,11 +117,12 @@ class NcclCommunicator:
         Raises:
             CollectiveError: they do not, so this process cannot go on.
         """
-        until = time.monotonic() + self._within
+        deadline = Deadline(self._within)
         while self._ending:
-            self._ending[-1].join(max(until - time.monotonic(), 0))
-            if self._ending[-1].is_alive():
+            self._ending[-1].join(deadline.slice_s)
+            if not self._ending[-1].is_alive():
+                self._ending.pop()
+            elif deadline.over:
                 raise CollectiveError(
                     f"rank {self._control.rank}: NCCL did not end a communicator within {self._within:g} s."
                 )
-            self._ending.pop()

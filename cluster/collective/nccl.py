@@ -17,6 +17,7 @@ import numpy as np
 
 from ...executor.cuda.device_vote import DeviceVote
 from ...executor.cuda.runtime import Event, Fork, Runtime, Step
+from ...executor.host.deadline import Deadline
 from ...executor.plan.group import DEADLINE_S, WHEN, Agree, CollectiveGroup, Ints, When
 from ...executor.replica.agreement import NO_STEP
 from ...strategies.errors import CollectiveAborted, CollectiveError
@@ -95,23 +96,23 @@ class NcclGroup(CollectiveGroup):
         Raises:
             CollectiveError: a rank did not come with all of its own, or the GPUs did not finish in time.
         """
-        until = time.monotonic() + when.within
+        deadline = Deadline(when.within)
         self._meet(when.about("landing"))
-        self._wait(self.runtime.record(self.runtime.compute), until, when)
+        self._wait(self.runtime.record(self.runtime.compute), deadline, when)
 
-    def _wait(self, event: Event, until: float, when: When) -> None:
+    def _wait(self, event: Event, deadline: Deadline, when: When) -> None:
         began = self._query_at = time.monotonic()
         while True:
             if self._meanwhile is not None:
                 self._meanwhile()
-            if self.passed(event, until, when):
+            if self.passed(event, deadline, when):
                 break
             if time.monotonic() - began > _SPIN_S:
                 time.sleep(_PAUSE_S)
         self._refuse_aborted(when.tag)
 
-    def passed(self, event: Event, until: float, when: When = WHEN) -> bool:
-        """Tell, without waiting, whether this rank's GPU has come to an event; it must by ``until``.
+    def passed(self, event: Event, deadline: Deadline, when: When = WHEN) -> bool:
+        """Tell, without waiting, whether this rank's GPU has come to an event; it must by a deadline.
 
         Raises:
             CollectiveError: it did not, or NCCL failed.
@@ -124,7 +125,7 @@ class NcclGroup(CollectiveGroup):
         if now - self._query_at > _ERRORS_S:
             self._check(when.tag)
             self._query_at = now
-        if now > until:
+        if deadline.over:
             reason = (
                 f"{when.tag or 'a collective'} was not done by NCCL within {when.within:g} s, though every "
                 f"rank came for it; it waits on the GPU of rank {self.rank}"
@@ -147,10 +148,10 @@ class NcclGroup(CollectiveGroup):
     def _do(self, what: str, array: Any, fork: Fork, when: When) -> None:
         """Meet the other ranks for a collective, run it, and wait for its result."""
         when = When(when.within, f"{what} ({array.dtype}[{array.size}] {when.tag})")
-        until = time.monotonic() + when.within
+        deadline = Deadline(when.within)
         self._meet(when)
         self.runtime.execute((fork, fork.finish))
-        self._wait(self.runtime.record(self.runtime.compute), until, when)
+        self._wait(self.runtime.record(self.runtime.compute), deadline, when)
 
     def all_reduce(self, array: Any, op: str = "sum", when: When = WHEN) -> None:
         """Combine ``array`` over the ranks, in place. ``op``: sum, mean, product, min, max."""

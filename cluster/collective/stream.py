@@ -131,11 +131,12 @@ class Stream:
         out = self._out
         if not out:
             return False
+        first = out[0][:_PIECE]
         try:
-            if len(out) > 1:
-                count = self.connection.sendmsg([view[:_PIECE] for view in out[:2]])
+            if len(out) > 1 and len(first) == len(out[0]):  # else the next would cut into it
+                count = self.connection.sendmsg([first, out[1][:_PIECE]])
             else:
-                count = self.connection.send(out[0][:_PIECE])
+                count = self.connection.send(first)
         except (BlockingIOError, InterruptedError):
             return False
         self._position += count

@@ -185,9 +185,7 @@ class MessageServer:
             if is_connected
             else "ended: its connection closed, and it did not come again"
         )
-        reason = (
-            f"trainer {trainer} {how} for {self._lost_after:g} s (ClusterConfig.trainer_deadline_s)"
-        )
+        reason = f"trainer {trainer} {how} for {self._lost_after:g} s (ClusterConfig.trainer_deadline_s)."
         log.warning("%s", reason)
         self._service.lost(trainer, reason)
 

@@ -16,7 +16,7 @@ from typing import Any
 import ray
 from ray import cloudpickle
 from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
-from ray.util.placement_group import remove_placement_group
+from ray.util.placement_group import placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import (
     NodeAffinitySchedulingStrategy,
     PlacementGroupSchedulingStrategy,
@@ -27,7 +27,7 @@ from ...strategies.cluster import ClusterConfig
 from ...strategies.errors import CollectiveError, ReplicaLost, Unsupported
 from ..channel.connection import ReplicaConnection
 from ..channel.heartbeat import look_at, process_state
-from .nodes import GPU
+from .nodes import GPU, nodes
 from .replica import ReplicaActor
 
 _DEATH_NOTICE_S = 0.5
@@ -63,6 +63,13 @@ class ReplicaHandle:
     def __str__(self) -> str:
         place = self.where
         return f"(process {place['pid']} on {place['host']}, node {place['node']})"
+
+    @property
+    def address(self) -> str:
+        """Where its bundle is; "no node" if that is lost. Known before it is there."""
+        bundles = placement_group_table(self.reservation)["bundles_to_node_id"]
+        there = bundles.get(self.bundle)
+        return next((node.address for node in nodes() if node.id == there), "no node")
 
     @property
     def near(self) -> bool:
@@ -140,8 +147,10 @@ def describe(members: dict[int, ReplicaHandle], within: float) -> None:
     except RayError as error:
         if "failed to import" not in str(error):
             ended = [r for r, member in members.items() if member.ended()] or list(members)
-            text = f"the actor of replica {', '.join(map(str, ended))} did not start: {why(error)}"
-            raise ReplicaLost(text, ended) from error
+            names = ", ".join(f"{rank} on {members[rank].address}" for rank in ended)
+            raise ReplicaLost(
+                f"the actor of replica {names} did not start: {why(error)}", ended
+            ) from error
         raise CollectiveError(
             f"a replica's actor cannot import what it needs: {why(error)}. Install rowlock on every "
             f"node of the cluster, or send it along: "

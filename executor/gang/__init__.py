@@ -6,7 +6,8 @@ Start at ``gang.py`` ``Gang``. Each piece of state has one owner:
 * ``Request``: how far some steps are. ``Ledger``: loaded programs, which replica alone has which value, the
   steps that are done, and which replicas are to be mended.
 * ``Replicas`` (``replicas.py``): the turn, the epoch, the requests under way, and the ledger.
-* ``Gang``, made of it: what users ask for. It notices a loss, and leaves it to recovery.
+* ``Lockstep`` (``lockstep.py``), made of it: steps, begun and finished in order. It notices a loss, and leaves
+  it to recovery. ``Gang``, made of that: programs, values and trainers, what users ask for.
 * ``Recovery`` (``recovery.py``) keeps nothing: it mends ``Replicas`` once, or brings them to one step.
 
 * ``Worlds`` (``worlds.py``): the groups that its replicas form with those of other trainers.

@@ -83,7 +83,7 @@ class Recovery:
                 else:
                     self._replace()
                 self._reload()
-                ledger.torn = False  # now: Gang._review sends what an interrupt leaves
+                ledger.torn = False  # now: Lockstep._review sends what an interrupt leaves
                 for user in self._users():
                     for request in user.under_way:
                         user.send(request, ahead=True)
@@ -95,11 +95,15 @@ class Recovery:
                     self._give_up(another)
                     raise another from lost
             except RowlockError as error:
-                if isinstance(error, PlacementError):
-                    loss = ledger.loss or "A replica was lost."
-                    error.args = (f"{loss} It cannot be replaced: {error} {_SHRINK}",)
+                if isinstance(error, CollectiveError) and gang.config.on_failure != "shrink":
+                    cure = f" {_SHRINK}" * isinstance(error, PlacementError)
+                    error.args = (f"{self._loss} It cannot be replaced: {error}{cure}",)
                 self._give_up(error)
                 raise
+
+    @property
+    def _loss(self) -> str:
+        return self.ledger.loss or "A replica was lost."
 
     def _note(self, lost: ReplicaLost) -> None:
         """Note that replicas were lost: the living have to be brought to one step, and to join a group."""
@@ -253,9 +257,9 @@ class Recovery:
         if lost_names:
             self.gang.delivery.close()
             raise InvalidState(
-                f"with ReduceStrategy.Reduce a lost replica alone held {len(lost_names)} persistables "
-                f"({first_of(sorted(lost_names))}). Load a checkpoint, or run the startup program again; "
-                f"AllReduce keeps them everywhere."
+                f"{self._loss} With ReduceStrategy.Reduce a lost replica alone held {len(lost_names)} "
+                f"persistables ({first_of(sorted(lost_names))}). Load a checkpoint, or run the startup program "
+                f"again; AllReduce keeps them everywhere."
             )
 
     def _replace(self) -> None:

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import time
 
-LOOK_S = 5.0  # no wait lasts longer without a look at its deadline
+_LOOK_S = 5.0  # no wait lasts longer without a look at its deadline
 _SLICE_S = 1.0  # of a wait that has no other cause to look
+
+
+def longest_look(within: float) -> float:
+    """Return the seconds that one look may count of a wait of ``within``: a pause leaves half of it."""
+    return min(_LOOK_S, within / 2)
 
 
 class Stopwatch:
@@ -18,13 +23,13 @@ class Stopwatch:
     ``seconds`` are those until the last look.
     """
 
-    def __init__(self, longest: float = LOOK_S) -> None:
-        self.seconds, self._longest, self._looked = 0.0, longest, time.monotonic()
+    def __init__(self, longest: float = _LOOK_S) -> None:
+        self.seconds, self.longest, self._looked = 0.0, longest, time.monotonic()
 
     def look(self) -> float:
         """Return the seconds until now."""
         now = time.monotonic()
-        self.seconds += min(now - self._looked, self._longest)
+        self.seconds += min(now - self._looked, self.longest)
         self._looked = now
         return self.seconds
 
@@ -33,7 +38,7 @@ class Deadline(Stopwatch):
     """The end of a wait of ``within`` seconds, which are counted from when it is made."""
 
     def __init__(self, within: float) -> None:
-        super().__init__()
+        super().__init__(longest_look(within))
         self.within = within
 
     @property
@@ -49,4 +54,4 @@ class Deadline(Stopwatch):
     @property
     def slice_s(self) -> float:
         """Seconds that a wait may last until the next look."""
-        return min(self.left, _SLICE_S)
+        return min(self.left, self.longest, _SLICE_S)

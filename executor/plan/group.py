@@ -14,6 +14,7 @@ import numpy as np
 from ...strategies.errors import CollectiveError
 from ..cuda.device_vote import DeviceVote
 from ..cuda.runtime import Event
+from ..host.deadline import Deadline
 
 DEADLINE_S = (
     60.0  # for which a rank waits for the others unless it is told another number of seconds
@@ -183,8 +184,8 @@ class CollectiveGroup(ABC):
         """
         raise NotImplementedError
 
-    def passed(self, event: Event, until: float, when: When = WHEN) -> bool:
-        """Tell, without waiting, whether this rank's GPU has come to an event; it must by ``until``."""
+    def passed(self, event: Event, deadline: Deadline, when: When = WHEN) -> bool:
+        """Tell, without waiting, whether this rank's GPU has come to an event; it must by a deadline."""
         return event.done()
 
     def begin(self, step: int) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ...graph.ir.replica_program import NodeRecord, ReplicaProgram, ValueRecord
 from ...graph.ops.host_call import ARRAY
 from ...strategies.errors import CollectiveError, ExecutionError
+from ..host.deadline import Deadline
 from .hypotheses import beam_search_decode
 from .python_call import py_func
 from .tensor_array import FUNCTIONS, Entry, NoLevel, Unwritten, as_deep
@@ -47,11 +47,12 @@ def fed_to(segment: ReplicaProgram, values: Values) -> list[Any]:
         raise ExecutionError(f"{refusal}{where}") from None
 
 
-class Allowance(NamedTuple):
-    """``seconds`` that a step may take, and when it ``began`` (``time.monotonic``)."""
+class LoopDeadline(Deadline):
+    """The end of the loops of a step that may take ``step_s`` seconds from now on."""
 
-    began: float
-    seconds: float
+    def __init__(self, step_s: float) -> None:
+        super().__init__(_LOOPS_PART * step_s)
+        self.step_s = step_s
 
 
 class HostCall:
@@ -74,12 +75,12 @@ class HostCall:
             for levels in record.attrs["operands"]
         ]
 
-    def run(self, values: Values, run_round: RunRound, allowance: Allowance) -> None:
+    def run(self, values: Values, run_round: RunRound, deadline: LoopDeadline) -> None:
         """Compute from ``values``, and add the results to them.
 
         Raises:
-            ExecutionError: it failed, or is a loop that goes on until little is left of the step's
-                ``allowance``; the message names it, what it reads and the user's line.
+            ExecutionError: it failed, or is a loop that goes on at the ``deadline``; the message names it, what
+                it reads and the user's line.
         """
         try:
             if self.program is None:
@@ -91,7 +92,7 @@ class HostCall:
                 if self.function.endswith("_grad"):
                     flat = self._back(self.program, values, run_round)
                 else:
-                    flat = self._loop(self.program, values, run_round, allowance)
+                    flat = self._loop(self.program, values, run_round, deadline)
         except (CollectiveError, ExecutionError):
             raise
         except Exception as error:
@@ -129,18 +130,17 @@ class HostCall:
         program: ReplicaProgram,
         values: Values,
         run_round: RunRound,
-        allowance: Allowance,
+        deadline: LoopDeadline,
     ) -> list[Any]:
         """Run the body while the condition, which is the first value, holds."""
         state: list[Any] = [values.get(i) for i in self.record.inputs["X"]]
         count, rounds = len(self.record.outputs["Out"]) - 1, list[list[Any]]()
-        began, seconds = allowance
         while _holds(state[0]):
-            elapsed = time.monotonic() - began
-            if elapsed > _LOOPS_PART * seconds:
+            if deadline.over:
                 raise TimeoutError(
-                    f"it goes on after {len(rounds):,} rounds, {elapsed:.3g} s into a step that may take "
-                    f"{seconds:g} s. See why its condition holds, or raise ClusterConfig.step_deadline_s"
+                    f"it goes on after {len(rounds):,} rounds, {deadline.seconds:.3g} s into a step that may "
+                    f"take {deadline.step_s:g} s. See why its condition holds, or raise "
+                    f"ClusterConfig.step_deadline_s"
                 )
             results = self._round(program, state, run_round, len(rounds), {})
             state[:count] = results[:count]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from ..plan.run import MEASURED_STEPS, Lanes
 from ..plan.traced import TracedStep
 from .agreement import pack_step
 from .holdings import Holdings
-from .host_call import Allowance, HostCall, Totals, Values, add_to, fed_to
+from .host_call import HostCall, LoopDeadline, Totals, Values, add_to, fed_to
 from .loaded import BoundPlan, LastSegment, LoadedProgram, Segment
 from .message import Message
 from .orders import Step
@@ -48,6 +49,7 @@ class StepRunner(Holdings):
         self._newest: UndecidedStep | None = None
         self._under_way: Plan | None = None
         self._began = 0.0
+        self._loops_until = LoopDeadline(inf)
         self._measuring = False
         self._calling: HostCall | None = None
 
@@ -268,6 +270,7 @@ class StepRunner(Holdings):
         values: Values = dict(zip(loaded.whole.feeds, feeds, strict=True))
         if form.earlier:
             self._began = time.monotonic()
+            self._loops_until = LoopDeadline(loaded.options.within)
             self._undecided.leave(0)
             if loaded.meets_early:
                 self._begin_collectives(loaded, now.step)
@@ -287,8 +290,7 @@ class StepRunner(Holdings):
         for part in parts:
             if isinstance(part, HostCall):
                 self._calling = part
-                allowance = Allowance(self._began, loaded.options.within)
-                part.run(values, partial(self._run_round, loaded, now), allowance)
+                part.run(values, partial(self._run_round, loaded, now), self._loops_until)
                 continue
             fed = fed_to(part.program, values)
             key = part.cache.shapes.key(fed)

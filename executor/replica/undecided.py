@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from ...strategies.errors import CollectiveAborted
 from ..cuda.runtime import Event
+from ..host.deadline import Deadline
 from ..plan.group import CollectiveGroup, When
 
 _PAUSE_S = 5e-5
@@ -19,7 +20,7 @@ class UndecidedStep:
     def __init__(self, steps: UndecidedSteps, number: int, event: Event, tag: str) -> None:
         self._steps = steps
         self.number, self.event, self.tag = number, event, tag
-        self.until: float | None = None  # from when on it is the next one
+        self.deadline: Deadline | None = None  # from when on it is the next one
         self.over = False
         self.error: Exception | None = None
 
@@ -99,16 +100,15 @@ class UndecidedSteps:
 
     def _passed(self, step: UndecidedStep) -> bool:
         assert self._group is not None
-        if step.until is None:
-            step.until = time.monotonic() + self._within
-        return self._group.passed(step.event, step.until, When(self._within, step.tag))
+        step.deadline = step.deadline or Deadline(self._within)
+        return self._group.passed(step.event, step.deadline, When(self._within, step.tag))
 
     def _happened(self, step: UndecidedStep, ended: bool) -> bool:
         """Tell whether the GPU counted a step; ``ended``: it may still be at it, and its collectives end."""
         assert self._group is not None and self._group.device_vote is not None
-        until = time.monotonic() + self._within
+        deadline = Deadline(self._within)
         try:
-            while ended and not step.event.done() and time.monotonic() < until:
+            while ended and not step.event.done() and not deadline.over:
                 time.sleep(_PAUSE_S)
         except Exception:  # the GPU's own, which was raised before
             return False

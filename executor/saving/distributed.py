@@ -22,7 +22,7 @@ from ...strategies.errors import InvalidValue, StateMismatch, first_of
 from ...strategies.log import log
 from ..feed.scope import global_scope
 from ..servers.session import Session, open_session
-from .files import inside, reading, replacing
+from .files import inside, kind_of, path_of, reading, replacing
 from .variables import is_persistable, select_variables, value_of
 
 _TABLES = "__lookup_table__"
@@ -83,7 +83,7 @@ def load_distributed(dirname: str | None, program: Program, filename: object = N
     missing = []
     for name, shards in (distribution.shards | distribution.state).items():
         path, own = inside(folder, name), [s for s in shards if s.endpoint == here]
-        if own and name in distribution.state and not os.path.exists(path):
+        if own and name in distribution.state and not kind_of(path):
             missing.append(name)
             continue
         for shard in own:
@@ -136,7 +136,7 @@ def _folder(dirname: str | None, filename: object) -> str:
             "a program that trains with parameter servers has a file for each variable: pass a folder as "
             "dirname, and no filename."
         )
-    return os.fspath(dirname)
+    return path_of(dirname, "dirname")
 
 
 def _table_folder(folder: str, table: str, number: int) -> str:
@@ -152,7 +152,7 @@ def _load_rows(path: str, name: str, shard: Shard, shards: Sequence[Shard]) -> N
     cure = " Save with fluid.io.save_persistables from a trainer, before its executor is closed."
     with reading(path, cure) as file:
         tensors = TensorFile(file, repr(path))
-        (entry,) = tensors.scan(1)
+        (entry,) = tensors.scan([name])
         if entry.shape != shape or entry.dtype != memory.dtype:
             raise StateMismatch(
                 f"variable {name!r} is {memory.dtype}{list(shape)} at the parameter server "

@@ -5,6 +5,7 @@ A reader finds the old files or the new ones, also after a save that was killed.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -16,7 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ...graph.program.formats.tensors import write_tensor
-from ...strategies.errors import EnforceNotMet, InvalidValue, MissingFile, NotSaved
+from ...strategies.errors import EnforceNotMet, InvalidType, InvalidValue, MissingFile, NotSaved
 
 _NEW_FILE = re.compile(r"\..+\.[0-9a-f]{8}\.saving")
 _ABANDONED_S = 3600.0  # whoever wrote a new file this long ago, and has not renamed it, was killed
@@ -48,6 +49,8 @@ class Replacement:
     def _open(self, path: str) -> Iterator[BinaryIO]:
         folder, name = os.path.split(path)
         os.makedirs(folder, exist_ok=True)
+        if os.path.isdir(path):  # else found at its turn to be renamed, behind files that were
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         beside = os.path.join(folder, f".{name[:100]}.{secrets.token_hex(4)}.saving")
         mode = 0o666
         if os.path.exists(path):
@@ -141,6 +144,32 @@ def replacing() -> Iterator[Replacement]:
         files.commit()
     finally:
         files.discard()
+
+
+def path_of(value: Any, argument: str) -> str:
+    """Return a path that the user gave as text.
+
+    Raises:
+        InvalidType: it is no path.
+    """
+    if not isinstance(value, (str, os.PathLike)):
+        raise InvalidType(f"{argument} must be a path, got {value!r}.")
+    return os.fspath(value)
+
+
+def kind_of(path: str) -> str:
+    """Return "file" or "folder", "" where there is none.
+
+    Raises:
+        MissingFile: this user may not look.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except (OSError, ValueError) as error:
+        raise MissingFile(f"{path!r} cannot be opened: {error}.") from error
+    return "folder" if stat.S_ISDIR(mode) else "file"
 
 
 def inside(folder: str, name: str) -> str:

@@ -20,7 +20,7 @@ from ...graph.program.program import Program, program_guard
 from ...graph.program.variable import Variable
 from ...strategies.errors import DamagedFile, InvalidType, InvalidValue, MissingFile, first_of
 from ..feed.scope import Scope, global_scope
-from .files import reading, replacing
+from .files import kind_of, path_of, reading, replacing
 from .variables import (
     is_persistable,
     load_variables,
@@ -125,7 +125,7 @@ def write_model(
     with_values: bool = True,
 ) -> None:
     """Write parameters and program, the program last, so that a new program never lacks its parameters."""
-    folder = os.fspath(folder)
+    folder = path_of(folder, "dirname")
     names = (
         sorted(v.name for v in select_variables(program, None, is_persistable))
         if with_values
@@ -171,8 +171,8 @@ def load_inference_model(
                 "without dirname, model_filename and params_filename hold the bytes."
             )
         return load_model(model_filename, "the program", None, params_filename)
-    folder = os.fspath(dirname)
-    if not os.path.isdir(folder):
+    folder = path_of(dirname, "dirname")
+    if kind_of(folder) != "folder":
         raise MissingFile(f"there is no folder {folder!r} to load a model from.")
     name = MODEL if model_filename is None else os.path.basename(model_filename)
     path = os.path.join(folder, name)
@@ -183,7 +183,10 @@ def load_inference_model(
 def _others_beside(path: str) -> str:
     """Describe the files in the folder of a program that is missing."""
     folder = os.path.dirname(path)
-    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:  # none, or not for this user
+        names = []
     if not names:
         return ""
     return f" The folder holds {first_of(map(repr, names))}: name the program's file with model_filename."

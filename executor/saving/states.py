@@ -29,7 +29,7 @@ from ...strategies.errors import (
 from ...strategies.types import BFLOAT16
 from ..device.tensor import Tensor
 from ..feed.scope import Scope, global_scope, scope_guard
-from .files import reading, replacing
+from .files import kind_of, path_of, reading, replacing
 from .variables import (
     is_belong_to_optimizer,
     is_parameter,
@@ -44,6 +44,11 @@ from .variables import (
 _logger = logging.getLogger("rowlock")
 _PARAMETERS, _OPTIMIZER, _MODEL = ".pdparams", ".pdopt", ".pdmodel"
 _SAVED_APART = "[save_params, save_persistables, save_vars]"
+_AS_SAVED = "Build the program as it was when it was saved."
+_LEAVE_OUT = (
+    "Build the program as it was when it was saved, or load what there is: "
+    "set_program_state(program, load_program_state(path))."
+)
 
 
 def save(program: Any, model_path: str, protocol: int = 2) -> None:
@@ -51,9 +56,10 @@ def save(program: Any, model_path: str, protocol: int = 2) -> None:
 
     Raises:
         InvalidArgument: ``model_path`` names no file.
+        InvalidType: it is no path.
         NotInitialized: a variable holds no value.
     """
-    path = os.fspath(model_path)
+    path = path_of(model_path, "model_path")
     if not os.path.basename(path):
         raise InvalidArgument(f"model_path must be folder/name, got {path!r}.")
     program = program_of(program)
@@ -91,7 +97,7 @@ def load(
     """
     program = program_of(program)
     prefix = _prefix(model_path)
-    if not os.path.exists(prefix + _PARAMETERS):
+    if not kind_of(prefix + _PARAMETERS):
         _load_apart(program, os.fspath(model_path), var_list)
         return
     arrays: dict[str, np.ndarray] = {}
@@ -104,7 +110,7 @@ def load(
 
 
 def _prefix(model_path: str) -> str:
-    path = os.fspath(model_path)
+    path = path_of(model_path, "model_path")
     for ending in (_PARAMETERS, _OPTIMIZER, _MODEL):
         if path.endswith(ending):
             return path.removesuffix(ending)
@@ -113,10 +119,10 @@ def _prefix(model_path: str) -> str:
 
 def _fitting(variables: list[Variable], path: str) -> dict[str, np.ndarray]:
     """Return the arrays of these variables in a file, each of which fits."""
-    if not os.path.exists(path):
+    if not kind_of(path):
         raise StateMismatch(
             f"there is no file {path!r}, and the program has {len(variables)} variable(s) for it, such as "
-            f"{variables[0].name!r}."
+            f"{variables[0].name!r}. {_LEAVE_OUT}"
         )
     with reading(path) as file:
         arrays = {
@@ -125,7 +131,7 @@ def _fitting(variables: list[Variable], path: str) -> dict[str, np.ndarray]:
     for variable in variables:
         if variable.name not in arrays:
             raise StateMismatch(
-                f"{path!r} has no value for {variable.name!r}.{nearest(variable.name, arrays)}"
+                f"{path!r} has no value for {variable.name!r}.{nearest(variable.name, arrays)} {_LEAVE_OUT}"
             )
         holder = global_scope().find_var(variable.name)
         current = _memory(holder.get_tensor()) if holder is not None else None
@@ -149,18 +155,20 @@ def _check(variable: Variable, array: np.ndarray, current: np.ndarray | None, la
     if shape is not None and array.shape != shape and (sized or current is not None):
         raise StateMismatch(
             f"variable {variable.name!r} has the shape {list(shape)} in the program, and {list(array.shape)} "
-            f"in {label}."
+            f"in {label}. {_AS_SAVED}"
         )
     bits = current is not None and current.dtype == BFLOAT16 and array.dtype == np.uint16
     if current is not None and array.dtype != current.dtype and not bits:
         raise StateMismatch(
-            f"variable {variable.name!r} is {current.dtype} in the program, and {array.dtype} in {label}."
+            f"variable {variable.name!r} is {current.dtype} in the program, and {array.dtype} in {label}. "
+            f"{_AS_SAVED}"
         )
 
 
 def _load_apart(program: Program, path: str, var_list: Iterable[Variable] | None) -> None:
     """Load values saved without names: a folder with a file for each variable, or one file."""
-    if os.path.isdir(path):
+    kind = kind_of(path)
+    if kind == "folder":
         files = set(_files_in(path))
         variables = [v for v in program.list_vars() if v.name in files]
         unused = files - {v.name for v in variables}
@@ -169,7 +177,7 @@ def _load_apart(program: Program, path: str, var_list: Iterable[Variable] | None
                 "files that no variable of the program has: %s", ", ".join(sorted(unused))
             )
         load_variables(select_variables(program, variables, None), path, None)
-    elif os.path.isfile(path):
+    elif kind == "file":
         if var_list is None:
             raise InvalidValue(
                 f"{path!r} holds values without names: pass its variables as var_list."
@@ -211,10 +219,10 @@ def load_program_state(
     """
     prefix = _prefix(model_path)
     path = os.fspath(model_path)
-    if os.path.exists(prefix + _PARAMETERS):
+    if kind_of(prefix + _PARAMETERS):
         state: dict[str, np.ndarray] = {}
         for ending in (_PARAMETERS, _OPTIMIZER):
-            if os.path.exists(prefix + ending):
+            if kind_of(prefix + ending):
                 with reading(prefix + ending) as file:
                     state.update(read_arrays(file, repr(prefix + ending)))
         return state
@@ -225,13 +233,14 @@ def load_program_state(
             if not isinstance(variable, Variable):
                 raise InvalidType(f"var_list holds Variables, got {type(variable).__name__}.")
         names = sorted(v.name for v in variables)
-    if os.path.isfile(path):
+    kind = kind_of(path)
+    if kind == "file":
         if names is None:
             raise InvalidValue(
                 f"{path!r} holds values without names: pass its variables as var_list."
             )
         return read_values(path, names)
-    if not os.path.isdir(path):
+    if kind != "folder":
         raise _nothing(path)
     state = {}
     for name in names if names is not None else sorted(_files_in(path)):

@@ -25,7 +25,7 @@ from ...strategies.types import BFLOAT16, VarType, to_numpy
 from ..compiled_program import CompiledProgram
 from ..device.tensor import Tensor
 from ..feed.scope import Scope, global_scope
-from .files import Replacement, inside, reading, replacing
+from .files import Replacement, inside, path_of, reading, replacing
 
 _NOT_KEPT = (VarType.FEED_MINIBATCH, VarType.FETCH_LIST, VarType.READER)
 _NO_VALUE = (*_NOT_KEPT, VarType.RAW)
@@ -70,9 +70,11 @@ def select_variables(
     """Return the variables with values among ``variables``, or among those that fulfil the predicate.
 
     Raises:
-        InvalidType: an item of ``variables`` is no Variable.
+        InvalidType: an item of ``variables`` is no Variable, or the predicate no function.
     """
     program = program_of(program)
+    if predicate is not None and not callable(predicate):
+        raise InvalidType(f"predicate must be a function of a Variable, got {predicate!r}.")
     if variables is None:
         all_variables = program.list_vars()
         candidates = [v for v in all_variables if predicate is None or predicate(v)]
@@ -148,16 +150,11 @@ def save_variables(
         stream = io.BytesIO()
         write_values(stream, names, scope)
         return stream.getvalue()
-    folder = _folder(dirname)
+    folder = path_of(dirname, "dirname") if dirname is not None else ""
+    filename = path_of(filename, "filename") if filename is not None else None
     with replacing() as files:
         write_files(files, folder, filename, names, scope)
     return None
-
-
-def _folder(dirname: Any) -> str:
-    if not isinstance(dirname, (str, os.PathLike, type(None))):
-        raise InvalidType(f"dirname must be a str, got {dirname!r} ({type(dirname).__name__}).")
-    return os.fspath(dirname or "")
 
 
 def write_files(
@@ -192,10 +189,12 @@ def load_variables(
     Raises:
         MissingFile: a file is not there.
         DamagedFile: a file is damaged, or holds another number of variables.
+        InvalidType: the folder or the file is no path.
         StateMismatch: a value has another shape than the program's variable.
     """
     ordered = sorted(variables, key=lambda v: v.name)
     scope = global_scope() if scope is None else scope
+    folder = path_of(dirname, "dirname") if dirname is not None else ""
     if dirname is None and not isinstance(filename, bytes):
         raise InvalidValue(
             "name a folder (dirname), or give the bytes of the variables as filename."
@@ -204,15 +203,16 @@ def load_variables(
         if isinstance(filename, bytes) and dirname is None:
             _load_together(ordered, io.BytesIO(filename), "the bytes of the variables", scope)
         elif filename is not None:
-            path = os.path.join(_folder(dirname), os.fsdecode(filename))
+            name = filename if isinstance(filename, bytes) else path_of(filename, "filename")
+            path = os.path.join(folder, os.fsdecode(name))
             _load_together(ordered, stack.enter_context(reading(path)), repr(path), scope)
         else:
-            _load_each(ordered, _folder(dirname), scope)
+            _load_each(ordered, folder, scope)
 
 
 def _load_together(variables: list[Variable], file: BinaryIO, label: str, scope: Scope) -> None:
     tensors = TensorFile(file, label)
-    entries = tensors.scan(len(variables))
+    entries = tensors.scan([v.name for v in variables])
     for variable, entry in zip(variables, entries, strict=True):
         check_shape(variable, entry.shape, label)
     for variable, entry in zip(variables, entries, strict=True):
@@ -226,7 +226,7 @@ def _load_each(variables: list[Variable], folder: str, scope: Scope) -> None:
         for variable, path in zip(variables, paths, strict=True):
             with reading(path, cure) as file:
                 tensors = TensorFile(file, repr(path))
-                (entry,) = tensors.scan(1)
+                (entry,) = tensors.scan([variable.name])
                 if filling:
                     _fill(scope, variable.name, entry, tensors)
                 else:
@@ -262,7 +262,7 @@ def read_values(path: str, names: list[str]) -> dict[str, np.ndarray]:
     with reading(path) as file:
         tensors = TensorFile(file, repr(path))
         arrays = {}
-        for name, entry in zip(names, tensors.scan(len(names)), strict=True):
+        for name, entry in zip(names, tensors.scan(names), strict=True):
             arrays[name] = np.empty(entry.shape, entry.dtype)
             tensors.read(entry, arrays[name])
         return arrays

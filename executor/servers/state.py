@@ -13,7 +13,7 @@ from ...graph.transpiler.server_program import ServerProgram
 from ...strategies.errors import EnforceNotMet, ExecutionError, InvalidValue, TrainerLost
 from ..device.tensor import Tensor
 from ..feed.scope import Scope
-from ..host.deadline import LOOK_S, Stopwatch
+from ..host.deadline import Deadline, Stopwatch, longest_look
 from .progress import Progress
 from .updates import Updates
 
@@ -42,7 +42,7 @@ class ServerState:
         self.failure: EnforceNotMet | None = None
         self.changed = threading.Condition()
         self.counts = {"pushes": 0, "repeated": 0, "rows": 0}
-        self._idle = Stopwatch()
+        self._idle = Deadline(config.start_deadline_s)
         self._check_bound()
 
     def _check_bound(self) -> None:
@@ -114,27 +114,27 @@ class ServerState:
         Raises:
             TrainerLost: a trainer did not come, or not in time; names those ``waited`` for.
         """
-        watch = Stopwatch()
+        config = self.config
+        watch = Stopwatch(longest_look(min(config.start_deadline_s, config.step_deadline_s)))
         while not ready():
             if self.failure is not None:
                 raise self.failure
             late = waited()
             never = any(not progress.joined for progress in late)
-            config = self.config
             within = config.start_deadline_s if never else config.step_deadline_s
             remaining_s = within - watch.look()
             if remaining_s <= 0:
                 raise TrainerLost(f"{what}: {_named(late)} within {within:g} s ({_field(never)}).")
-            self.changed.wait(min(remaining_s, LOOK_S))
+            self.changed.wait(min(remaining_s, watch.longest))
         if self.failure is not None:
             raise self.failure
 
     def refuse_absence(self) -> None:
         """End if no trainer is at work, and those that were awaited did not come in time."""
-        within = self.config.start_deadline_s
+        within = self._idle.within
         if any(progress.live and progress.joined for progress in self.trainers):
-            self._idle = Stopwatch()
-        elif self._idle.look() > within:
+            self._idle = Deadline(within)
+        elif self._idle.over:
             absent = _named([progress for progress in self.trainers if progress.live])
             text = (
                 f"parameter server {self.endpoint}: {absent} within {within:g} s ({_field(True)})."

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..executor.loading import file_datasets
+from ..executor.loading.dataset_base import DatasetBase
 from ..strategies.errors import InvalidType, Unsupported
 
 
-class _Init(file_datasets.DatasetBase):
+class _Init(DatasetBase):
     """Adds ``init`` to a dataset."""
 
     def init(

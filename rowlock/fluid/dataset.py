@@ -1,6 +1,6 @@
 """``fluid.dataset``: datasets of files for ``Executor.train_from_dataset``."""
 
-from ..executor.loading.file_datasets import DatasetBase as DatasetBase
+from ..executor.loading.dataset_base import DatasetBase as DatasetBase
 from ..executor.loading.file_datasets import DatasetFactory as DatasetFactory
 from ..executor.loading.file_datasets import InMemoryDataset as InMemoryDataset
 from ..executor.loading.file_datasets import QueueDataset as QueueDataset

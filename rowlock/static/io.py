@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from ..executor.saving import models, states
-from ..executor.saving.files import reading, replacing
+from ..executor.saving.files import path_of, reading, replacing
 from ..executor.saving.models import normalize_program
 from ..executor.saving.states import load, load_program_state, set_program_state
 from ..executor.saving.variables import is_persistable, load_variables, program_of, select_variables
@@ -112,13 +112,13 @@ def save_to_file(path: str, content: bytes) -> None:
     """Write bytes to a file."""
     if not isinstance(content, bytes):
         raise InvalidValue(f"content must be bytes, got {type(content).__name__}.")
-    with replacing() as files, files.open(os.fspath(path)) as file:
+    with replacing() as files, files.open(path_of(path, "path")) as file:
         file.write(content)
 
 
 def load_from_file(path: str) -> bytes:
     """Return the bytes of a file."""
-    with reading(os.fspath(path)) as file:
+    with reading(path_of(path, "path")) as file:
         return file.read()
 
 

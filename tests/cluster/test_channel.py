@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -31,13 +30,12 @@ from rowlock.cluster.primitives.doorway import Claim, Refused, introduce
 from rowlock.executor.cuda.transfers import Arriving
 from rowlock.executor.gang.delivery import Outcome
 from rowlock.executor.host import deadline
-from rowlock.executor.host.deadline import LOOK_S
 from rowlock.executor.replica.message import Message, Stacked, StackedMessages, StepHead
 from rowlock.executor.replica.replica import Replica
 from rowlock.strategies.errors import CollectiveError, InvalidType
 
 from ..conftest import eventually, freeze
-from ..pauses import paused
+from ..pauses import Clock, paused
 
 SECRET = bytes(range(32))
 HOST = "127.0.0.1"
@@ -708,12 +706,12 @@ def test_many_strangers_do_not_pile_up() -> None:
 
 
 def test_missing_replicas_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    hands = [0.0]  # it is never late by itself
-    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: hands[0]))
-    listener, result = accept(3, within=LOOK_S)
+    clock = Clock()  # it is never late by itself
+    monkeypatch.setattr(deadline, "time", clock)
+    listener, result = accept(3, within=5.0)
     ends = both(listener.address, SECRET, 1)
     assert eventually(lambda: len(listener._connections) == 2)
-    hands[0] = LOOK_S
+    clock.goes = True
     error = result()
     assert isinstance(error, CollectiveError)
     assert "replicas [0, 2] did not connect within 5 s" in str(error)

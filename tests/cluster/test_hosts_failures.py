@@ -215,6 +215,29 @@ def test_parts_travel_to_their_roots_host_only(monkeypatch: pytest.MonkeyPatch) 
     assert results[2][1] == [6.0] * 3 + [3.0] * 7 + [6.0] * 2
 
 
+@pytest.mark.parametrize("hosts", [[[0], [1]], [[0], [1], [2]]], ids=str)
+def test_rows_of_several_pieces_follow_each_other_whole(hosts: list[list[int]]) -> None:
+    """Each row is longer than what is sent at once, and others stand behind it."""
+    count = 1_500_000
+    ends, roots = [count // 3, 2 * count // 3, count], [1, 0, 1]
+
+    def work(group: HostsGroup) -> Any:
+        own = np.arange(count, dtype="f4") % 1000 + group.rank
+        everywhere, parts, copied = own.copy(), own.copy(), own.copy()
+        group.all_reduce(everywhere)
+        group.reduce_parts(parts, ends, roots)
+        group.broadcast_parts(copied, ends, roots)
+        return everywhere, parts, copied
+
+    size = len(hosts)
+    total = size * (np.arange(count) % 1000) + sum(range(size))
+    owner = np.repeat(roots, count // 3)
+    for rank, (everywhere, parts, copied) in enumerate(across(hosts, work)):
+        np.testing.assert_array_equal(everywhere, total)
+        np.testing.assert_array_equal(parts[owner == rank], total[owner == rank])
+        np.testing.assert_array_equal(copied, np.arange(count) % 1000 + owner)
+
+
 @pytest.mark.parametrize("hosts", [[[0], [1]], [[0, 1], [2]], [[0], [1], [2]]], ids=str)
 @pytest.mark.parametrize("count", [5, 100_001])
 def test_other_types(hosts: list[list[int]], count: int) -> None:

@@ -17,6 +17,7 @@ import pytest
 from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.nccl import NcclGroup
 from rowlock.cluster.collective.nccl_calls import joined_parts
+from rowlock.executor.host.deadline import Deadline
 from rowlock.executor.plan.group import When
 from rowlock.executor.simulated.simulated import SimulatedRuntime
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
@@ -94,15 +95,13 @@ def test_what_is_bound_waits_for_the_compute_stream_and_is_there_once_landed() -
 def test_a_gpu_that_stands_still_is_named_though_its_rank_came(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    later, wait = [0.0], NcclGroup._wait
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + later[0], sleep=time.sleep)
-    monkeypatch.setattr("rowlock.cluster.collective.nccl.time", clock)
+    wait = NcclGroup._wait
 
-    def wait_too_long(self: NcclGroup, event: Any, until: float, when: When) -> None:
+    def wait_too_long(self: NcclGroup, event: Any, deadline: Deadline, when: When) -> None:
         """Let the time be over once all ranks have come."""
         if self.rank == 0 and when.tag == "bucket 3":
-            later[0] = 60.0
-        wait(self, event, until, when)
+            deadline.seconds += 60.0
+        wait(self, event, deadline, when)
 
     monkeypatch.setattr(NcclGroup, "_wait", wait_too_long)
 

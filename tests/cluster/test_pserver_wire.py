@@ -471,6 +471,7 @@ def test_a_trainer_that_died_or_froze_is_lost(servers: Servers, how: signal.Sign
     process = _killed(servers, how)
     assert eventually(lambda: 1 in service.lost_trainers)
     assert ("ended" if how is signal.SIGKILL else "frozen") in service.lost_trainers[1]
+    assert service.lost_trainers[1].endswith("(ClusterConfig.trainer_deadline_s).")  # a sentence
     process.kill()
     process.join(60)
 

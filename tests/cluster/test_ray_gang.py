@@ -208,6 +208,25 @@ def test_a_gang_that_cannot_form_leaves_nothing(
     assert segments_end()
 
 
+@ray.remote(num_cpus=0)
+class Failing:
+    """An actor that cannot start, as where there is no shared memory left."""
+
+    def __init__(self, *_: Any) -> None:
+        raise CollectiveError("/dev/shm has no room")
+
+    def describe(self) -> None:
+        """Never answer."""
+
+
+def test_an_actor_that_does_not_start_is_named_with_its_host(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rowlock.cluster.ray.replica_handle.ReplicaActor", Failing)
+    with pytest.raises(ReplicaLost, match=r"actor of replica 0 on [\d.]+ did not start: .*no room"):
+        launch(1)
+
+
 def test_threads_of_the_array_library_are_set() -> None:
     before = blas_threads()
     set_threads(2)
@@ -313,24 +332,30 @@ def test_a_replacement_that_would_compute_other_bits_is_refused(launch: Launch) 
     assert whole.weights()[0].tobytes() == weights[0].tobytes()
 
 
-def test_where_no_other_can_be_placed_the_loss_is_told_and_the_next_run_tries_again(
-    launch: Launch, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (PlacementError, r"the cluster has no room\. .*on_failure=\"shrink\""),
+        (CollectiveError, r"the cluster has no room\.$"),
+    ],
+)
+def test_where_none_can_come_the_loss_is_told_and_the_next_run_tries_again(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch, error: type[Exception], words: str
 ) -> None:
     gang = launch(2)
     model = Regression(gang)
     model.step(feeds(0))
 
     def nowhere(*_: Any) -> Any:
-        raise PlacementError("the cluster has no room.")
+        raise error("the cluster has no room.")
 
     os.kill(processes(gang)[1], signal.SIGKILL)
     with monkeypatch.context() as patch:
-        patch.setattr(delivery(gang), "_instead_of", nowhere)
+        patch.setattr(delivery(gang)._pool, "place", nowhere)
         for _ in range(2):
             with pytest.raises(
-                PlacementError,
-                match=r"^replica 1 \(process .*\) is gone: .* It cannot be replaced: the cluster has no "
-                r"room\. .*on_failure=\"shrink\"",
+                error,
+                match=rf"^replica 1 \(process .*\) is gone: .* It cannot be replaced: {words}",
             ):
                 model.step(feeds(1))
     model.step(feeds(1))
@@ -345,7 +370,7 @@ def test_a_spare_that_is_gone_is_passed_over(launch: Launch) -> None:
     gang = launch(2, spares=1)
     model = Regression(gang)
     model.step(feeds(0))
-    spare = delivery(gang)._spares[0].where["pid"]
+    spare = delivery(gang)._pool.spares[0].where["pid"]
     for pid in (spare, processes(gang)[1]):
         os.kill(pid, signal.SIGKILL)
     assert eventually(lambda: not running(spare))

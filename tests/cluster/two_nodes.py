@@ -134,12 +134,12 @@ def check_refusal(cluster: Cluster) -> None:
         for step in range(3):
             if step == 1:
                 delivery = program._parallel.gang.delivery
-                assert delivery._spares[0].where["node"] == old.id
+                assert delivery._pool.spares[0].where["node"] == old.id
                 os.kill(delivery.where[1]["pid"], signal.SIGKILL)
             net.run(program, feed(4, step), [net.loss])
             alone.run(alone.main, feed(4, step), [])
-        assert delivery._unfit.keys() == {old.id}
-        assert "onednn is " in delivery._unfit[old.id]
+        assert delivery._pool.unfit.keys() == {old.id}
+        assert "onednn is " in delivery._pool.unfit[old.id]
         assert [place["node"] for place in delivery.where] == [large.id] * 2
         assert_close(net.parameters(), alone.parameters(), 1e-5)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
+from rowlock.executor.host import deadline
 from rowlock.executor.replica.host_call import HostCall
 from rowlock.graph.ir.loops import Loops
 from rowlock.graph.ir.recurrent import Recurrence
@@ -522,6 +524,21 @@ def test_a_loop_that_never_ends_is_given_up() -> None:
     ):
         run({"x": np.float32([1])}, [i])
     assert run({"x": np.float32([np.inf])}, [i])[0] == [0]
+
+
+@pytest.mark.cpu
+def test_a_pause_of_the_process_ends_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Ctrl-Z in a terminal makes it: a clock that leaps by an hour while the loop runs."""
+    looks = count()
+    leaping = SimpleNamespace(monotonic=lambda: 3600.0 * (next(looks) > 4))
+    loop, i, going = counted(limit := L.reduce_max(fluid.data("x", [None, 1], "int64")))
+    with loop.block():
+        L.increment(i)
+        L.less_than(i, limit, cond=going)
+    with rowlock.cluster(step_deadline_s=2.0):
+        monkeypatch.setattr(deadline, "time", leaping)
+        assert run({"x": np.array([[7], [9]])}, [i])[0] == [9]
+    assert next(looks) > 9
 
 
 @pytest.mark.cpu

@@ -446,7 +446,8 @@ def test_reduce_mode_needs_its_owners() -> None:
         program = net.compiled(2, build=build)
         net.run(program, feed(8, 0), [net.loss])
         kill(program, 1)
-        with pytest.raises(InvalidState, match=r"lost replica alone held .*AllReduce keeps them"):
+        text = r"replica 1 \(process .*lost replica alone held .*AllReduce keeps them"
+        with pytest.raises(InvalidState, match=text):
             net.run(program, feed(8, 1), [net.loss])
         net.run(net.startup)
         net.run(program, feed(8, 1), [net.loss])

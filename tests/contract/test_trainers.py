@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from rowlock.executor.gang.meeting import meet
 from rowlock.executor.gang.trainers import Card, LocalTable, Trainers
 from rowlock.executor.gang.worlds import World
 from rowlock.executor.host import deadline
-from rowlock.executor.host.deadline import LOOK_S
 from rowlock.graph.compile import Compiled
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.cluster import ClusterConfig
@@ -50,6 +48,7 @@ from tests.contract.trainers import (
     words,
     words_fed,
 )
+from tests.pauses import Clock
 
 
 @pytest.fixture(autouse=True)
@@ -212,11 +211,11 @@ def test_what_a_trainer_said_before_it_ended_is_heard() -> None:
 
 def test_a_trainer_that_never_comes(threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of two that wait for a third is over once both have read the other's card."""
-    ends, table, hands = endpoints(3), LocalTable(), [0.0]
+    ends, table, clock = endpoints(3), LocalTable(), Clock()
     with rowlock.cluster(launcher="threads", start_deadline_s=0.2):
         results = at_once([partial(train, Net(), 0, ends[:2], 1, 1)])
     refused(results, TrainerLost, f"trainer 1 ({ends[1]}) did not come within 0.2 s", "1 of 2")
-    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: hands[0]))
+    monkeypatch.setattr(deadline, "time", clock)
     both = [Trainers(tuple(ends), t) for t in range(2)]
 
     def cards() -> list[Any]:
@@ -229,9 +228,9 @@ def test_a_trainer_that_never_comes(threads: None, monkeypatch: pytest.MonkeyPat
         assert eventually(
             lambda: all(one["beat"] > beat for one, beat in zip(cards(), beats, strict=True))
         )
-        hands[0] = LOOK_S
+        clock.goes = True
 
-    meeting = partial(meet, table=table, within=LOOK_S)
+    meeting = partial(meet, table=table, within=5.0)
     waiting = [partial(meeting, one, card(t, ends)) for t, one in enumerate(both)]
     *results, ended = at_once([*waiting, end])
     assert ended is None

@@ -10,7 +10,7 @@ import pytest
 
 from rowlock.executor.gang.thread_group import ThreadRendezvous
 from rowlock.executor.host import deadline
-from rowlock.executor.host.deadline import LOOK_S, Deadline, Stopwatch
+from rowlock.executor.host.deadline import Deadline, Stopwatch
 from rowlock.strategies.errors import CollectiveError
 from tests.pauses import paused
 
@@ -41,24 +41,38 @@ def test_of_a_pause_little_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     hands.now += 3600.0
     assert not end.over and end.left == 51.0 and watch.look() == 9.0 and watch.seconds == 9.0
     for _ in range(12):
-        hands.now += 0.98 * LOOK_S
+        hands.now += 4.9
         end.over  # noqa: B018 - a look
     assert end.over and end.left == end.slice_s == 0.0
     assert Deadline(0.0).over
 
 
-def test_threads_that_were_stopped_together_meet(clock: None) -> None:
+def test_of_a_short_deadline_a_pause_takes_half_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    hands = Hands()
+    monkeypatch.setattr(deadline, "time", hands)
+    end = Deadline(3.0)
+    assert end.slice_s == 1.0 and Deadline(0.5).slice_s == 0.25
+    hands.now += 3600.0
+    assert not end.over and end.left == 1.5
+    hands.now += 1.0
+    assert end.left == end.slice_s == 0.5
+    hands.now += 0.5
+    assert end.over
+
+
+@pytest.mark.parametrize("within", [60.0, 4.0])
+def test_threads_that_were_stopped_together_meet(clock: None, within: float) -> None:
     meeting, goes_on = ThreadRendezvous(2), threading.Event()
     tag = ("barrier", 0)
 
     def late() -> None:
         assert goes_on.wait(60)
-        meeting.wait(1, 60.0, tag)
+        meeting.wait(1, within, tag)
 
     thread = threading.Thread(target=late)
     thread.start()
     paused(goes_on.set)
-    meeting.wait(0, 60.0, tag)
+    meeting.wait(0, within, tag)
     thread.join(60)
     assert meeting.reason is None
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from rowlock.graph.program.formats.state_writer import write_state
 from rowlock.strategies.errors import (
     DamagedFile,
     EnforceNotMet,
+    InvalidType,
     InvalidValue,
     MissingFile,
     NotInitialized,
@@ -343,6 +345,79 @@ def test_a_save_that_cannot_be_written_names_the_file(exe: fluid.Executor, tmp_p
     with full as caught, replacing() as files, files.open(str(tmp_path / "w")):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert caught.value.errno == errno.ENOSPC and os.listdir(tmp_path) == ["file"]
+
+
+def test_a_folder_in_a_files_place_is_refused_before_any_file_is_replaced(
+    exe: fluid.Executor, tmp_path: Path
+) -> None:
+    main, startup, _ = trained()
+    exe.run(startup)
+    (tmp_path / "m.pdparams").write_bytes(b"the previous save")
+    (tmp_path / "m.pdmodel").mkdir()
+    with pytest.raises(NotSaved, match=r"m\.pdmodel' cannot be saved: Is a directory"):
+        fluid.save(main, str(tmp_path / "m"))
+    assert (tmp_path / "m.pdparams").read_bytes() == b"the previous save"
+    assert sorted(os.listdir(tmp_path)) == ["m.pdmodel", "m.pdparams"]
+
+
+def test_what_is_no_path_is_refused_by_its_argument(exe: fluid.Executor, tmp_path: Path) -> None:
+    main, startup, _ = trained()
+    exe.run(startup)
+    wrong: Any = 3
+    for argument, call in {
+        "model_path": lambda: fluid.save(main, None),
+        "dirname": lambda: fluid.io.save_persistables(exe, wrong, main),
+        "filename": lambda: fluid.io.load_persistables(exe, str(tmp_path), main, wrong),
+        "path_prefix": lambda: static.load_inference_model(wrong, exe),
+    }.items():
+        with pytest.raises(InvalidType, match=f"{argument} must be a path, got"):
+            call()
+    with pytest.raises(InvalidType, match="predicate must be a function"):
+        fluid.io.save_vars(exe, str(tmp_path), main, predicate=wrong)
+
+
+def test_errors_of_a_load_name_the_variable_and_a_cure(exe: fluid.Executor, tmp_path: Path) -> None:
+    main, startup, _ = trained()
+    exe.run(startup)
+    fluid.save(main, str(tmp_path / "m"))
+    fluid.io.save_persistables(exe, str(tmp_path), main, "all")
+    data = (tmp_path / "all").read_bytes()
+    with pytest.raises(DamagedFile, match=r"tensor 1 of \d+ \('fc_0.b_0'\).*Copy it again"):
+        fluid.io.load_persistables(exe, None, main, data[:4] + b"\xff" + data[5:])
+    with pytest.raises(DamagedFile, match=r"0 of \d+ tensors, before 'fc_0.b_0': it was saved"):
+        fluid.io.load_persistables(exe, None, main, b"")
+    state = fluid.load_program_state(str(tmp_path / "m"))
+    state["fc_0.b_0"] = np.zeros(2, np.float32)
+    with pytest.raises(StateMismatch, match=r"fc_0.b_0.* Build the program as it was"):
+        fluid.set_program_state(main, state)
+    (tmp_path / "m.pdopt").unlink()
+    with pytest.raises(StateMismatch, match=r"m\.pdopt.*set_program_state.*load_program_state"):
+        fluid.load(main, str(tmp_path / "m"), exe)
+
+
+def test_a_folder_that_may_not_be_read_is_no_missing_save(
+    exe: fluid.Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main, startup, _ = trained()
+    exe.run(startup)
+    folder = tmp_path / "closed"
+    fluid.save(main, str(folder / "m"))
+    folder.chmod(0)
+    user = os.geteuid()
+    if user == 0:  # who may read all
+        monkeypatch.chdir("/")
+        os.seteuid(65534)
+    try:
+        for call in (
+            lambda: fluid.load(main, str(folder / "m"), exe),
+            lambda: fluid.load_program_state(str(folder / "m")),
+            lambda: fluid.io.load_inference_model(str(folder), exe),
+        ):
+            with pytest.raises(MissingFile, match=r"closed.*Permission denied"):
+                call()
+    finally:
+        os.seteuid(user)
+        folder.chmod(0o700)
 
 
 def test_what_killed_saves_left_goes_an_hour_later(tmp_path: Path) -> None:

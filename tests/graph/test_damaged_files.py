@@ -56,7 +56,7 @@ def read_model(data: bytes) -> None:
 
 def read_tensors(data: bytes) -> None:
     stored = TensorFile(io.BytesIO(data), "'tensors'")
-    for entry in stored.scan(9):
+    for entry in stored.scan([str(number) for number in range(9)]):
         stored.read(entry, np.empty(entry.shape, entry.dtype))
 
 
@@ -203,7 +203,7 @@ def test_hostile_tensors_take_no_memory() -> None:
     )
     tracemalloc.start()
     with pytest.raises(DamagedFile, match="bytes, 0 are left"):
-        TensorFile(io.BytesIO(huge), "'huge'").scan(1)
+        TensorFile(io.BytesIO(huge), "'huge'").scan(["w"])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < FLOOR

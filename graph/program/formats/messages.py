@@ -145,7 +145,15 @@ def decode(kind: str, data: bytes, label: str = "the program") -> Message:
         return _Decoder(data).message(kind, 0, len(data))
     except _Damage as damage:
         offset, problem = damage.args
-        raise DamagedFile(f"{label} is damaged at byte {offset}: {problem}.") from None
+        raise damaged(label, offset, problem) from None
+
+
+def damaged(label: str, at: int, problem: str) -> DamagedFile:
+    """Return the error that names a file and the byte where it is damaged, and says what to do."""
+    return DamagedFile(
+        f"{label} is damaged at byte {at}: {problem}. Copy it again from where it was "
+        f"saved, or load an older one."
+    )
 
 
 class _Damage(Exception):

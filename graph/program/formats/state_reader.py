@@ -102,7 +102,9 @@ class _Reader:
 
     def _take(self, size: int) -> bytes:
         if size > self._size - self._at:
-            self._fail(f"{size} bytes are announced, {self._size - self._at} are left")
+            self._fail(
+                f"{size} bytes are announced, {self._size - self._at} are left: copy it again"
+            )
         data = self._file.read(size)
         self._at += size
         return data

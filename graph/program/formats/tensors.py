@@ -15,7 +15,7 @@ import numpy as np
 
 from ....strategies.errors import DamagedFile, InvalidValue
 from ....strategies.types import to_numpy, to_var_type
-from .messages import decode, encode
+from .messages import damaged, decode, encode
 
 LoD = tuple[tuple[int, ...], ...]
 _LEVELS = 8  # more are damage
@@ -72,19 +72,21 @@ class TensorFile:
         self._label = label
         self._size = file.seek(0, 2)
         self._at = file.seek(0)
+        self._names: Sequence[str] = ()
+        self._number = 0  # of the tensor that is read
 
-    def scan(self, count: int) -> list[Entry]:
-        """Return where the tensors lie, of which there are ``count``.
+    def scan(self, names: Sequence[str]) -> list[Entry]:
+        """Return where the tensors lie, which are those of variables in this order.
 
         Raises:
             DamagedFile: the file ends before the last of them, goes on behind it, or holds no tensors.
         """
-        entries = []
-        for number in range(count):
+        self._names, count, entries = names, len(names), []
+        for self._number, name in enumerate(names):
             if self._at == self._size:
                 raise DamagedFile(
-                    f"{self._label} ends at byte {self._at} after {number} of {count} tensors: it was saved "
-                    f"from another program, or is cut off."
+                    f"{self._label} ends at byte {self._at} after {self._number} of {count} tensors, before "
+                    f"{name!r}: it was saved from another program, or is cut off."
                 )
             entries.append(self._entry())
         if self._at != self._size:
@@ -175,9 +177,10 @@ class TensorFile:
         return data
 
     def _fail(self, problem: str, at: int | None = None) -> None:
-        raise DamagedFile(
-            f"{self._label} is damaged at byte {self._at if at is None else at}: {problem}."
+        which = (
+            f"in tensor {self._number + 1} of {len(self._names)} ({self._names[self._number]!r}), "
         )
+        raise damaged(self._label, self._at if at is None else at, which + problem)
 
 
 def _product(shape: Sequence[int]) -> int:

@@ -10,7 +10,7 @@ from ...cluster.fleet.roles import CloudRoleMaker as PaddleCloudRoleMaker
 from ...cluster.fleet.roles import DefinedRoleMaker as UserDefinedRoleMaker
 from ...cluster.fleet.roles import Role
 from ...executor.loading.data_generators import MultiSlotDataGenerator, MultiSlotStringDataGenerator
-from ...executor.loading.file_datasets import DatasetBase
+from ...executor.loading.dataset_base import DatasetBase
 from ...names import missing, publish_listed
 from .. import datasets
 from . import base as base
