@@ -144,13 +144,22 @@ CUDA_MEANS = Means(
 
 # Sums are folded into norms wherever a library says that it takes these: oneDNN's norms alone are faster.
 _FOLDED = (ADD_NORM, NORM_GRAD_ADD)
+# Batches of new lengths bind these, which takes loops ten times as long as calls of NumPy that fit any lengths.
+_OF_LENGTHS = (
+    "lod_rank_table",
+    "reorder_lod_tensor_by_rank",
+    "reorder_lod_tensor_by_rank_grad",
+    "shrink_rnn_memory_grad",
+    "split_lod_tensor",
+    "merge_lod_tensor",
+)
 
 
 def register() -> None:
     """Add kernels for ops with formulas."""
     for op in OPS.values():
         if op.formula is not None:
-            if op.type not in _FOLDED:
+            if op.type not in (*_FOLDED, *_OF_LENGTHS):
                 _add(op, "numba", NUMBA_MEANS, _in_single)
             _add(op, "cuda", CUDA_MEANS, CUDA.takes)
 
