@@ -78,6 +78,8 @@ def set_scheduled_rate(program: Program, scope: Scope) -> None:
     """Write the learning rate that the program's Python scheduler gives now, if it changed."""
     scheduler, name = program.lr_scheduler
     tensor = scope.home(name).get_tensor()
-    rate = np.full((1,), scheduler(), np.float32)
+    dtype = program.global_block().var(name).dtype
+    assert dtype is not None
+    rate = np.full((1,), scheduler(), to_numpy(dtype))
     if not tensor.initialized or not np.array_equal(tensor.memory(), rate):
         tensor.set(rate)

@@ -49,6 +49,11 @@ def to_array(name: str, value: Any, variable: Variable) -> np.ndarray:
         array = _of_tensor(value) if isinstance(value, Tensor) else _as_array(name, value, variable)
     if array.dtype == np.uint16 and variable.dtype == VarType.BF16:
         return array.view(BFLOAT16)  # Paddle's way to feed it
+    if array.dtype == object:
+        raise FeedTypeError(
+            f"feed {name!r}: an array of Python objects cannot be fed, which NumPy makes of rows of different "
+            f"lengths. Pad them alike, or feed sequences: fluid.create_lod_tensor(rows, lengths, place)."
+        )
     if array.dtype not in ELEMENT_TYPES:
         raise FeedTypeError(
             f"feed {name!r}: an array of {array.dtype} cannot be fed; use numbers of a type that variables "

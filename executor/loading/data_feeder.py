@@ -114,13 +114,13 @@ class Columns:
         columns: list[list[Any]] = [[] for _ in self.names]
         if not isinstance(samples, Iterable):
             raise FeedError(f"a batch is a list of samples, got {type(samples).__name__}.")
-        for sample in samples:
+        for number, sample in enumerate(samples):
             if not isinstance(sample, (list, tuple, np.ndarray)):
                 raise FeedError(f"a sample is a tuple of values, got {type(sample).__name__}.")
             if len(sample) != len(columns):
                 raise FeedError(
-                    f"a sample has {len(sample)} value(s) for {len(columns)} variable(s) "
-                    f"({', '.join(self.names)})."
+                    f"sample {number} of a batch has {len(sample)} value(s) for {len(columns)} variable(s): "
+                    f"yield one for each of {', '.join(self.names)}, in this order."
                 )
             for column, value in zip(columns, sample, strict=True):
                 column.append(value)
@@ -137,8 +137,8 @@ class Columns:
             )
         if len(arrays) != len(self.names):
             raise FeedError(
-                f"a batch has {len(arrays)} array(s) for {len(self.names)} variable(s) "
-                f"({', '.join(self.names)})."
+                f"a batch has {len(arrays)} array(s) for {len(self.names)} variable(s): "
+                f"yield one for each of {', '.join(self.names)}, in this order."
             )
         return dict(zip(self.names, map(_copy, arrays), strict=True))
 
@@ -230,5 +230,8 @@ def _difference(values: Any) -> str:
         return ""
     for i, shape in enumerate(shapes):
         if shape != shapes[0]:
-            return f"sample 0 has shape {list(shapes[0])}, sample {i} has {list(shape)}"
+            return (
+                f"sample 0 has shape {list(shapes[0])}, sample {i} has {list(shape)}; make them alike, or "
+                f"declare the variable with lod_level=1 if they are sequences"
+            )
     return ""

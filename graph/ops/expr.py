@@ -203,8 +203,11 @@ def sigmoid(x: Expr) -> Any:
 
 
 def softplus(x: Expr) -> Any:
-    """Return log(1 + exp(x)), as a sum that does not overflow."""
-    return maximum(x, 0) + log1p(exp(-abs_(x)))
+    """Return log(1 + exp(x)), as a sum that does not overflow.
+
+    At 0, where both parts have a kink, slopes are those of the second operands: they add up to 1 - 1/2.
+    """
+    return maximum(0, x) + log1p(exp(minimum(x, -x)))
 
 
 def total(x: Expr) -> Expr:

@@ -207,3 +207,22 @@ def test_a_label_that_is_no_class_is_refused_by_name(call: Any) -> None:
         feed = {"x": np.ones((4, 3), "float32"), "k": np.array([[0], [2], [7], [1]])}
         with pytest.raises(ExecutionError, match="_loss: label 7 is outside the 3 classes"):
             exe.run(main, feed, [out])
+
+
+def test_losses_of_a_logit_of_zero_have_the_slope_of_the_sigmoid(threads: None) -> None:
+    """As of every logit of a head whose weights begin at 0: 1/2 - label, though softplus is a sum of kinks."""
+    main = fluid.Program()
+    with fluid.program_guard(main):
+        x, y = fluid.data("x", [3, 1]), fluid.data("y", [3, 1])
+        x.stop_gradient = False
+        losses = (
+            L.sigmoid_cross_entropy_with_logits(x, y),
+            L.rank_loss(y, x, L.zeros_like(x)),
+            L.teacher_student_sigmoid_loss(x, L.scale(y, 1.0, bias=-2.0)),
+            L.softplus(x) - x * y,
+        )
+        slopes = [fluid.gradients(loss, [x])[0] for loss in losses]
+    labels = np.array([[0.0], [0.0], [0.0]], "float32")
+    logits = np.array([[0.0], [-0.0], [1e-20]], "float32")
+    for slope in fluid.Executor().run(main, feed={"x": logits, "y": labels}, fetch_list=slopes):
+        np.testing.assert_array_equal(slope, 0.5)

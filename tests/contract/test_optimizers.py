@@ -380,3 +380,29 @@ def test_a_step_of_ftrl_at_the_rate_0_changes_nothing() -> None:
             values.append(fluid.global_scope().find_var("w").get_tensor().numpy().ravel())
     np.testing.assert_array_equal(values[0], 0.5)
     assert (values[1] < 0.5).all() and np.isfinite(values).all()
+
+
+def test_the_rate_of_double_parameters_is_double(threads: None) -> None:
+    """As Paddle creates it, so that what Paddle saved loads: a constant, and what a scheduler gives."""
+    scheduler = rowlock.optimizer.lr.StepDecay(0.1, 1, 0.1)
+    for rate in (0.1, scheduler):
+        main, startup = fluid.Program(), fluid.Program()
+        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+            x = fluid.data("x", [None, 2], "float64")
+            weight = fluid.layers.create_parameter(
+                [1, 2], "float64", "w", default_initializer=fluid.initializer.Constant(1.0)
+            )
+            loss = fluid.layers.reduce_sum(fluid.layers.elementwise_mul(x, weight))
+            rowlock.optimizer.SGD(rate).minimize(loss)
+        assert main.global_block().var("learning_rate_0").dtype == fluid.core.VarDesc.VarType.FP64
+        exe, feed = fluid.Executor(fluid.CPUPlace()), {"x": np.ones((1, 2))}
+        with fluid.scope_guard(fluid.Scope()):
+            exe.run(startup)
+            expected = 1.0
+            for _ in range(2):
+                exe.run(main, feed=feed)
+                expected -= scheduler() if rate is scheduler else 0.1
+                np.testing.assert_allclose(
+                    np.array(fluid.global_scope().find_var("w").get_tensor()), expected, rtol=1e-15
+                )
+                scheduler.step()

@@ -97,6 +97,17 @@ def test_what_holds_no_numbers_is_refused() -> None:
     assert fluid.Executor().run(main, {"y": 21}, [twice])[0].tolist() == [42]
 
 
+def test_rows_of_different_lengths_are_told_as_such() -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main):
+        twice = fluid.layers.scale(fluid.data("y", [None, 2]), 2.0)
+    rows = np.array([[1.0, 2.0], [1.0]], object)
+    with pytest.raises(
+        FeedTypeError, match=r"'y'.*rows of different lengths.*Pad.*create_lod_tensor"
+    ):
+        fluid.Executor().run(main, {"y": rows}, [twice])
+
+
 @pytest.mark.parametrize(
     ("dtype", "samples"),
     [

@@ -178,7 +178,8 @@ class Optimizer:
             with device_guard(device.get(parameter.name, "")):
                 self._create_master(parameter)
                 self._create_accumulators(block, [parameter])
-        self._create_rate(block.program)
+        double = any(parameter.dtype == VarType.FP64 for parameter, _ in pairs)
+        self._create_rate(block.program, VarType.FP64 if double else VarType.FP32)
         for parameter, grad in pairs:
             if not parameter.trainable:
                 continue
@@ -255,7 +256,7 @@ class Optimizer:
 
     # -- learning rate --------------------------------------------------------------------------
 
-    def _create_rate(self, program: ProgramBlocks) -> None:
+    def _create_rate(self, program: ProgramBlocks, dtype: VarType) -> None:
         if program in self._learning_rate_map:
             return
         rate = self._learning_rate
@@ -266,7 +267,7 @@ class Optimizer:
         variable = LayerHelper("learning_rate", "learning_rate").create_global(
             unique_name.generate("learning_rate"),
             [1],
-            VarType.FP32,
+            dtype,
             ConstantInitializer(float(start)),
             stop_gradient=True,
         )
