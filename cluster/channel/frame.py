@@ -80,9 +80,6 @@ def head_of(message: Message, arrays: Sequence[np.ndarray]) -> bytes:
     Raises:
         InvalidType: an array holds objects or records.
     """
-    for array in arrays:
-        if array.dtype != BFLOAT16 and not _DTYPE.fullmatch(array.dtype.str):
-            raise InvalidType(f"an array of {array.dtype} cannot be sent to or from a replica.")
     if not arrays and not message.head:
         return _bare_head(message.kind)
     described = [[_dtype_name(array.dtype), array.shape] for array in arrays]
@@ -90,8 +87,13 @@ def head_of(message: Message, arrays: Sequence[np.ndarray]) -> bytes:
     return text + b" " * _padding(len(text))
 
 
+@functools.lru_cache(maxsize=64)
 def _dtype_name(dtype: np.dtype) -> str:
-    return dtype.name if dtype == BFLOAT16 else dtype.str  # NumPy has no code for it
+    if dtype == BFLOAT16:  # NumPy has no code for it
+        return BFLOAT16.name
+    if not _DTYPE.fullmatch(dtype.str):
+        raise InvalidType(f"an array of {dtype} cannot be sent to or from a replica.")
+    return dtype.str
 
 
 @functools.lru_cache(maxsize=64)
@@ -357,7 +359,8 @@ def _read_head(text: bytes) -> Layout:
         raise NoMessage(f"a message on the step channel cannot be read: {error}.") from error
 
 
-_remembered = functools.lru_cache(maxsize=256)(_read_head)  # step after step has the same head
+# Step after step has the same head, or those of 200 lengths
+_remembered = functools.lru_cache(maxsize=256)(_read_head)
 
 
 def _described(name: object, sizes: object) -> tuple[np.dtype, tuple[int, ...]]:
@@ -366,18 +369,37 @@ def _described(name: object, sizes: object) -> tuple[np.dtype, tuple[int, ...]]:
     Raises:
         ValueError, TypeError: no array of plain elements can be so.
     """
-    if not isinstance(name, str) or (name != BFLOAT16.name and not _DTYPE.fullmatch(name)):
+    if not isinstance(name, str):
+        raise ValueError("it describes an array without a type")
+    if not isinstance(sizes, list):
+        raise ValueError("it describes an array without a shape")
+    if len(sizes) > _DIMENSIONS:
+        raise ValueError("it describes an array of a shape that there is not")
+    count = 1
+    for size in sizes:
+        if type(size) is not int:
+            raise ValueError("it describes an array without a shape")
+        if size < 0:
+            raise ValueError("it describes an array of a shape that there is not")
+        count *= size or 1
+    if count > _LARGEST_COUNT:
+        raise ValueError(f"it describes an array of shape {sizes}")
+    return _dtype_of(name), tuple(sizes)
+
+
+@functools.lru_cache(maxsize=64)
+def _dtype_of(name: str) -> np.dtype:
+    """Return the dtype of a name.
+
+    Raises:
+        ValueError, TypeError: its elements are not plain.
+    """
+    if name != BFLOAT16.name and not _DTYPE.fullmatch(name):
         raise ValueError("it describes an array of something else than numbers, times or text")
     dtype = BFLOAT16 if name == BFLOAT16.name else np.dtype(name)
     if not 0 < dtype.itemsize <= _LARGEST_ITEM:
         raise ValueError(f"it describes elements of {dtype.itemsize} bytes")
-    if not isinstance(sizes, list) or any(type(size) is not int for size in sizes):
-        raise ValueError("it describes an array without a shape")
-    if len(sizes) > _DIMENSIONS or any(size < 0 for size in sizes):
-        raise ValueError("it describes an array of a shape that there is not")
-    if math.prod(max(size, 1) for size in sizes) > _LARGEST_COUNT:
-        raise ValueError(f"it describes an array of shape {sizes}")
-    return dtype, tuple(sizes)
+    return dtype
 
 
 def _check_depth(head: object) -> None:

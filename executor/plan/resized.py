@@ -31,6 +31,9 @@ _ODD = 2  # templates that may turn out to be like no other plan
 _ARRAYS_KNOWN = 1 << 12  # of inputs and of what is fetched
 
 
+Complete = Callable[..., Sequence[Spec]]  # see :meth:`Shapes.complete`
+
+
 class _Bound(NamedTuple):
     """Instructions of nodes, by their numbers, the device that they are bound to, and the vote.
 
@@ -62,6 +65,7 @@ class Resizer:
         self._touched = [picked(node.touches()) for node in part.nodes]
         self._arrays = BoundedDict[tuple[int, Spec, bool], Any](_ARRAYS_KNOWN)
         self._meeting = {k for k, node in enumerate(part.nodes) if node.op in COLLECTIVES}
+        self._met = [i for k in self._meeting for i in part.nodes[k].touches()]
         self._count, self._nbytes = memory.size()
         self._waited = part.peers.waited
         # By kinds of what tells the sizes
@@ -75,10 +79,10 @@ class Resizer:
         roomy = memory.arena.plan.layout is not None
         return own and roomy and device.runtime is None and isinstance(device.memory, Memory)
 
-    def plan(self, sizes: Sizes, complete: Callable[[], Sequence[Spec]]) -> Plan | None:
+    def plan(self, sizes: Sizes, complete: Complete) -> Plan | None:
         """Return the plan for values of other sizes; None: some of them need another place.
 
-        ``complete`` returns the specs of all values, which follow from the sizes.
+        ``complete`` returns the specs of all values, which follow from the sizes, or of some alone.
         """
         arena = self._memory.arena
         if not self._region.reaches(arena.begin, arena.plan.size):
@@ -97,7 +101,7 @@ class Resizer:
         kinds: tuple[int, ...],
         point: np.ndarray,
         template: PlanTemplate | None,
-        complete: Callable[[], Sequence[Spec]],
+        complete: Complete,
     ) -> Plan | None:
         """Bind a plan, from which a template learns."""
         region, arena = self._region, self._memory.arena
@@ -155,14 +159,16 @@ class Resizer:
         template: PlanTemplate,
         point: np.ndarray,
         told: Told,
-        complete: Callable[[], Sequence[Spec]],
+        complete: Complete,
     ) -> Plan | None:
         """Return the plan that a template makes, in which what it does not tell is bound; None as above."""
         if not told.parts:
             return template.plan(told.values, {}, **self._others)
         anew = bool(told.beyond) or template.arrays in told.parts
         with gc_paused():
-            specs, arrays = complete(), None
+            # What lies in buckets has the same specs for all sizes.
+            specs = complete(self._met) if self._meeting >= told.parts else complete()
+            arrays = None
             if anew:
                 memory = self._resized(specs)
                 if memory is None:

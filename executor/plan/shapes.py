@@ -58,14 +58,15 @@ class StateSpecs:
     """The specs of the persistables that a program reads, by position (None: of another value).
 
     :meth:`Shapes.states` returns the same object for the same specs. ``steady`` has those of values that
-    follow from these alone as well, once they were inferred.
+    follow from these alone as well, once they were inferred, and ``declared`` what is declared of others.
     """
 
-    __slots__ = ("specs", "steady")
+    __slots__ = ("declared", "specs", "steady")
 
     def __init__(self, specs: list[Spec | None]) -> None:
         self.specs = specs
         self.steady: list[Spec | None] | None = None
+        self.declared: list[Spec] = []
 
 
 class Sizes(NamedTuple):
@@ -229,8 +230,11 @@ class Shapes:
             specs[position] = spec
         return specs
 
-    def complete(self, inferred: Inferred) -> list[Spec]:
-        """Return the exact spec of every value."""
+    def complete(self, inferred: Inferred, positions: Sequence[int] = ()) -> list[Spec]:
+        """Return the exact spec of every value; of these ``positions`` alone, if these are steady."""
+        steady = inferred.states.steady
+        if positions and steady is not None and all([steady[i] is not None for i in positions]):
+            return inferred.states.declared
         if inferred.whole is None:
             if inferred.specs is None:
                 inferred.specs = self._specs_of(inferred.states, inferred.feeds)
@@ -239,6 +243,8 @@ class Shapes:
             if states.steady is None:
                 pairs = zip(specs, self._entries, strict=True)
                 states.steady = [spec if entries <= 1 else None for spec, entries in pairs]
+                both = zip(states.steady[:-1], self._declared, strict=True)
+                states.declared = [spec or declared for spec, declared in both]
             both = zip(specs[:-1], self._declared, strict=True)
             inferred.whole = [spec or declared for spec, declared in both]
         return inferred.whole

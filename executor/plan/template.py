@@ -8,7 +8,7 @@ numbers are other functions, is bound as ever; so is a node of which a size is b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import accumulate, islice
 from typing import Any, NamedTuple
@@ -61,7 +61,7 @@ class Told(NamedTuple):
     """
 
     values: np.ndarray
-    parts: Collection[int]
+    parts: Set[int]
     beyond: Sequence[int]
 
 

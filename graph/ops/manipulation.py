@@ -8,7 +8,7 @@ from itertools import accumulate
 from .lod import joined, no_sequences
 from .operands import Gradient, Input, Inputs, Operands, Output, Outputs, Unary, named
 from .registry import Grad, Inference, Lying, Op, Spec, Specs, define, in_steps, slope
-from .rules import merge_dims, normal_axis, of_shape, product, sizes_read
+from .rules import normal_axis, of_shape, product, sizes_read
 from .samples import lengths, normal, sample
 from .shapes import Sized
 
@@ -37,21 +37,20 @@ def concat_shape(op: Inference) -> Mapping[str, Specs]:
     """Sizes along ``axis`` add up; the others agree."""
     specs = op.specs("X")
     first = specs[0]
-    axis = normal_axis(op, op.attr("axis"), len(first.shape))
-    dims: list[int | None] = list(first.shape)
-    for spec in specs[1:]:
-        op.require(
-            len(spec.shape) == len(dims) and spec.dtype == first.dtype, "ranks or dtypes differ"
-        )
-        dims = [
-            merge_dims(a, b) if a is not None else None
-            for a, b in zip(dims, spec.shape, strict=True)
-        ]
-        dims[axis] = -1
-        op.require(None not in dims, f"sizes other than dimension {axis} differ")
-    sizes = [spec.shape[axis] for spec in specs]
-    dims[axis] = -1 if -1 in sizes else sum(sizes)
-    return {"Out": of_shape(tuple(d for d in dims if d is not None), first)}
+    rank = len(first.shape)
+    axis = normal_axis(op, op.attr("axis"), rank)
+    alike = all(len(spec.shape) == rank and spec.dtype == first.dtype for spec in specs)
+    op.require(alike, "ranks or dtypes differ")
+    dims = list[int]()
+    for k, sizes in enumerate(zip(*(spec.shape for spec in specs), strict=True)):
+        known = {*sizes} - {-1}
+        if k == axis:
+            dims.append(-1 if -1 in sizes else sum(sizes))
+        elif len(known) > 1:
+            op.fail(f"sizes other than dimension {axis} differ")
+        else:
+            dims.append(known.pop() if known else -1)
+    return {"Out": of_shape(tuple(dims), first)}
 
 
 class Concat(Operands):
