@@ -125,6 +125,9 @@ class Driver(NamedTuple):
     replica: int
 
 
+_NEW_OBJECTS = 10_000  # before a search for garbage, of which plans, that last, leave little
+
+
 @ray.remote(max_restarts=0, concurrency_groups={"step": 1, "admin": 1})  # type: ignore[call-overload]
 class ReplicaActor:
     """Holds one replica. ``serve`` occupies a thread of its own for as long as the driver lives."""
@@ -132,6 +135,7 @@ class ReplicaActor:
     def __init__(self, threads: int, collective_s: float, on_gpu: bool) -> None:
         set_threads(threads)
         gc.freeze()  # modules stay: a search for garbage among them stops a step for a fifth of a second
+        gc.set_threshold(_NEW_OBJECTS)
         runtime = None
         if on_gpu:  # Ray lets it see its own GPU alone
             runtime = open_gpu(0)
