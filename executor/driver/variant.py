@@ -77,9 +77,11 @@ class CompiledVariant:
         # By collective: the positions of values that have as many elements as a place brings rows.
         self.gathered = [tuple(node.inputs["Counted"]) for node in gathers]
         self.batch = [i for i, v in enumerate(fed) if v.varies and sequence_of(v.name) is None]
-        kept = SHAPES_KEPT * budget.replicas  # places are fed different numbers of rows in one step
-        self._checked: BoundedDict[tuple[Any, ...], None] = BoundedDict(kept)
-        self._counted: BoundedDict[tuple[Any, ...], list[int]] = BoundedDict(kept)
+        capacity = (
+            SHAPES_KEPT * budget.replicas
+        )  # places are fed different numbers of rows in one step
+        self._checked: BoundedDict[tuple[Any, ...], None] = BoundedDict(capacity)
+        self._counted: BoundedDict[tuple[Any, ...], list[int]] = BoundedDict(capacity)
 
     def check(self, portions: Sequence[FeedShard], counts: Sequence[np.ndarray] = ()) -> None:
         """Infer all shapes from the feeds, once per combination, and refuse feeds for which that fails."""

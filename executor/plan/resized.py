@@ -25,7 +25,7 @@ from .memory import ValueMemory
 from .part import RankPart
 from .plan import Plan, Vote
 from .shapes import Sizes, picked
-from .template import PlanTemplate, Sized, Told
+from .template import PlanTemplate, Prediction, Sized
 
 _ODD = 2  # templates that may turn out to be like no other plan
 _ARRAYS_KNOWN = 1 << 12  # of inputs and of what is fetched
@@ -90,9 +90,9 @@ class Resizer:
         kinds, point = sizes.kinds, np.frombuffer(sizes.numbers, np.int64)
         template = self._templates.get(kinds)
         if template is not None:
-            told = template.values(point)
-            if told is not None:
-                return self._instance(template, point, told, complete)
+            prediction = template.predict(point)
+            if prediction is not None:
+                return self._instance(template, point, prediction, complete)
         with gc_paused():
             return self._learned(kinds, point, template, complete)
 
@@ -158,16 +158,16 @@ class Resizer:
         self,
         template: PlanTemplate,
         point: np.ndarray,
-        told: Told,
+        prediction: Prediction,
         complete: Complete,
     ) -> Plan | None:
         """Return the plan that a template makes, in which what it does not tell is bound; None as above."""
-        if not told.parts:
-            return template.plan(told.values, {}, **self._others)
-        anew = bool(told.beyond) or template.arrays in told.parts
+        if not prediction.parts:
+            return template.plan(prediction.values, {}, **self._others)
+        anew = bool(prediction.beyond) or template.arrays in prediction.parts
         with gc_paused():
             # What lies in buckets has the same specs for all sizes.
-            specs = complete(self._met) if self._meeting >= told.parts else complete()
+            specs = complete(self._met) if self._meeting >= prediction.parts else complete()
             arrays = None
             if anew:
                 memory = self._resized(specs)
@@ -177,13 +177,17 @@ class Resizer:
                 planned = self._memory.arena.plan
                 planned = replace(planned, specs=planned.usage.stored(specs))
                 memory = self._memory.resized(specs, planned)
-            bound = self._bound(specs, memory, [k for k in told.parts if k < template.arrays])
+            bound = self._bound(specs, memory, [k for k in prediction.parts if k < template.arrays])
             if anew:
-                beyond = [bound.instructions[k][-1] for k in told.beyond if k < template.arrays]
+                beyond = [
+                    bound.instructions[k][-1] for k in prediction.beyond if k < template.arrays
+                ]
                 sized = self._sized(specs, memory, beyond)
-                template.widen(point, told, sized)
+                template.widen(point, prediction, sized)
                 arrays = sized.inputs, sized.fetched
-            return template.plan(told.values, bound.instructions, arrays, **self._others_of(bound))
+            return template.plan(
+                prediction.values, bound.instructions, arrays, **self._others_of(bound)
+            )
 
     def _bound(
         self, specs: Sequence[Spec], memory: ValueMemory, which: Collection[int] | None = None

@@ -148,8 +148,8 @@ class Shapes:
         first = set(map(id, self._first))
         self._rest = [rule for rule in rules if id(rule) not in first]
         by_elements = (i for rule in rules if rule.by_elements for i in rule.writes)
-        self._told = *program.feeds, *by_elements
-        self._telling = picked(self._told)
+        self._roots = *program.feeds, *by_elements
+        self._telling = picked(self._roots)
         self._entries = entries = self._followed(rules)
         # Others make what is steady, or nothing
         self._uneven = [r for r in self._rest if any(entries[i] > 1 for i in r.writes)]
@@ -298,12 +298,12 @@ class Shapes:
         entries = [0] * (len(self._declared) + 1)  # at -1: no operand
         for i, _ in self._states:
             entries[i] = 1
-        for k, i in enumerate(self._told, 1):
+        for k, i in enumerate(self._roots, 1):
             entries[i] = 1 << k
         for rule in rules:
             if rule.by_elements:  # what it writes tells sizes itself
                 continue
-            own = 0 if rule.sizes is None else 1 << 1 + len(self._told) + rule.sizes
+            own = 0 if rule.sizes is None else 1 << 1 + len(self._roots) + rule.sizes
             for i in (i for positions in rule.record.inputs.values() for i in positions):
                 own |= entries[i]
             for i in rule.writes:

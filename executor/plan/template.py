@@ -53,8 +53,8 @@ class _Part(NamedTuple):
     ends: list[int]
 
 
-class Told(NamedTuple):
-    """What follows from sizes: the numbers of a plan, but those of some ``parts``.
+class Prediction(NamedTuple):
+    """The numbers of a plan that follow from sizes, but those of some ``parts``.
 
     Parts are instructions, by number, and behind them all arrays that the plan is fed or fetches. ``beyond``
     are those of which a size is beyond the ones known, and that may be the same functions there.
@@ -148,24 +148,24 @@ class PlanTemplate:
         pairs = ((a, b) for k, (a, b) in enumerate(both) if k not in other.apart)
         return len(self._first) == len(other._first) and all(a.form == b.form for a, b in pairs)
 
-    def values(self, sizes: np.ndarray) -> Told | None:
+    def predict(self, sizes: np.ndarray) -> Prediction | None:
         """Return what is known of a plan for these sizes; None: too little, or it does not fit into memory."""
-        told = self._map.at(sizes)
-        if told is None:
+        prediction = self._map.at(sizes)
+        if prediction is None:
             return None
-        values, beyond = told
+        values, beyond = prediction
         if min(values[self._slack].tolist(), default=0) < 0:
             return None
         if not beyond:
-            return Told(values, self.apart, ())
+            return Prediction(values, self.apart, ())
         parts = [k for k, read in enumerate(self._read) if read & beyond and k not in self.apart]
-        return Told(values, self.apart.union(parts), parts)
+        return Prediction(values, self.apart.union(parts), parts)
 
-    def widen(self, sizes: np.ndarray, told: Told, plan: Sized) -> None:
-        """Compare parts beyond known sizes with what was told of them; ``plan`` has what was bound of these."""
+    def widen(self, sizes: np.ndarray, prediction: Prediction, plan: Sized) -> None:
+        """Compare parts beyond known sizes with a prediction; ``plan`` has what was bound of these."""
         others = 0
-        for k, part in zip(told.beyond, _parts(plan, self._buffers), strict=False):
-            numbers = told.values[self._begins[k] : self._begins[k + 1]].tolist()
+        for k, part in zip(prediction.beyond, _parts(plan, self._buffers), strict=False):
+            numbers = prediction.values[self._begins[k] : self._begins[k + 1]].tolist()
             if part.form != self._parts[k].form or part.numbers != numbers:
                 others |= self._read[k]
         self._map.widen(sizes, but=others)

@@ -23,7 +23,7 @@ from rowlock.executor.plan.affine import AffineMap
 from rowlock.executor.plan.instruction import Instruction
 from rowlock.executor.plan.plan import Plan
 from rowlock.executor.plan.resized import Resizer
-from rowlock.executor.plan.template import PlanTemplate, Sized, SizedPlan, Told, _part, _parts
+from rowlock.executor.plan.template import PlanTemplate, Prediction, Sized, SizedPlan, _part, _parts
 from rowlock.executor.replica import steps
 from rowlock.executor.replica.holdings import Holdings
 from rowlock.graph.compile import compile_program
@@ -42,8 +42,8 @@ def point(*numbers: int) -> np.ndarray:
 
 def within(known: AffineMap, sizes: np.ndarray) -> np.ndarray | None:
     """Return the values at a point whose sizes are all between known ones."""
-    told = known.at(sizes)
-    return None if told is None or told[1] else told[0]
+    prediction = known.at(sizes)
+    return None if prediction is None or prediction[1] else prediction[0]
 
 
 def test_affine_functions_are_exact_at_integer_combinations() -> None:
@@ -71,10 +71,10 @@ def test_sizes_beyond_known_ones_are_told_until_functions_are_the_same_there() -
         ((32, 42, 96), 0b001, 0b111),
         ((32, 42, 96), 0b000, 0b101),
     ):
-        told = known.at(point(*sizes))
-        assert told is not None
-        np.testing.assert_array_equal(told[0], values(*sizes))
-        assert told[1] == beyond
+        prediction = known.at(point(*sizes))
+        assert prediction is not None
+        np.testing.assert_array_equal(prediction[0], values(*sizes))
+        assert prediction[1] == beyond
         known.widen(point(*sizes), but)
     known.learn(point(7, 41, 21), values(7, 41, 21))
     assert within(known, point(31, 17, 93)) is not None
@@ -140,11 +140,13 @@ def test_a_node_whose_numbers_are_no_affine_functions_is_bound() -> None:
     for n in (50, 61, 73, 100, 99):
         assert template.learn(point(n), plan(n))
     assert template.apart == {1}
-    told = template.values(point(90))
-    assert told is not None
-    assert (told.parts, told.beyond) == ({1}, ())
+    prediction = template.predict(point(90))
+    assert prediction is not None
+    assert (prediction.parts, prediction.beyond) == ({1}, ())
     bound = instruction()
-    sized = template.plan(told.values, {1: [bound, bound]}, device=Device(), temporaries=(0, 0))
+    sized = template.plan(
+        prediction.values, {1: [bound, bound]}, device=Device(), temporaries=(0, 0)
+    )
     assert list(sized._instructions[1:]) == [bound, bound]
     (call,), (array,) = sized.instructions[0].calls, sized._inputs
     call()
@@ -176,14 +178,14 @@ def test_nodes_of_which_a_size_is_beyond_known_ones_are_bound_until_they_are_wha
         ((140, 99), [0, 1, 2]),
         ((140, 99), []),
     ):
-        told = template.values(point(*sizes))
-        assert told is not None
-        assert list(told.beyond) == sorted(told.parts) == beyond
+        prediction = template.predict(point(*sizes))
+        assert prediction is not None
+        assert list(prediction.beyond) == sorted(prediction.parts) == beyond
         if beyond:
             whole = plan(*sizes)
             bound = [whole.instructions[k] for k in beyond[:-1]]
-            template.widen(point(*sizes), told, whole._replace(instructions=bound))
-    assert template.values(point(501, 50)) is None  # it does not fit
+            template.widen(point(*sizes), prediction, whole._replace(instructions=bound))
+    assert template.predict(point(501, 50)) is None  # it does not fit
 
 
 def test_memory_that_an_instruction_has_alone_is_no_function_of_sizes() -> None:
@@ -218,9 +220,9 @@ def test_calls_of_a_template_share_the_arrays_that_are_equal_for_all_sizes() -> 
     template = PlanTemplate(point(40), [1, 1], plan(40), [memory.view(np.uint8)])
     for n in (50, 61, 73, 100, 99):
         assert template.learn(point(n), plan(n))
-    told = template.values(point(90))
-    assert told is not None
-    sized = template.plan(told.values, {}, device=Device(), temporaries=(0, 0))
+    prediction = template.predict(point(90))
+    assert prediction is not None
+    sized = template.plan(prediction.values, {}, device=Device(), temporaries=(0, 0))
     (calls,) = (each.calls for each in sized.instructions)
     first, second, other, moving = (call.args[0] for call in calls)  # type: ignore[attr-defined]
     assert first is second is sized._inputs[0]
@@ -383,7 +385,7 @@ def test_losses_are_the_same_bits_as_those_of_plans_that_are_bound(
         patch.setattr(SizedPlan, "run", lambda *a, **k: (runs.append(a), run(*a, **k))[1])
         by_template = losses(model)
     assert len(runs) >= STEPS // 4
-    monkeypatch.setattr(PlanTemplate, "values", lambda self, sizes: None)
+    monkeypatch.setattr(PlanTemplate, "predict", lambda self, sizes: None)
     assert by_template == losses(model)
 
 
@@ -397,7 +399,7 @@ def test_few_shapes_tell_whether_threads_are_worth_it(monkeypatch: pytest.Monkey
         by_template = losses(texts, places=2)
     assert len(runs) >= STEPS // 4
     assert 2 <= len(measured) <= 2 * 16  # by two replicas, each of a few shapes
-    monkeypatch.setattr(PlanTemplate, "values", lambda self, sizes: None)
+    monkeypatch.setattr(PlanTemplate, "predict", lambda self, sizes: None)
     with rowlock.cluster(launcher="threads"):
         assert by_template == losses(texts, places=2)
 
@@ -409,17 +411,21 @@ def test_numbers_and_calls_are_those_of_plans_that_are_bound(
     compared, instance = [], Resizer._instance
 
     def checked(
-        self: Resizer, template: PlanTemplate, sizes: np.ndarray, told: Told, complete: Any
+        self: Resizer,
+        template: PlanTemplate,
+        sizes: np.ndarray,
+        prediction: Prediction,
+        complete: Any,
     ) -> Plan | None:
-        plan = instance(self, template, sizes, told, complete)
+        plan = instance(self, template, sizes, prediction, complete)
         if plan is None:
             return None
-        (_, fresh), beyond = self._fresh(complete()), template.values(sizes).beyond
+        (_, fresh), beyond = self._fresh(complete()), template.predict(sizes).beyond
         for k, part in enumerate(_parts(fresh, template._buffers)):
             if k not in template.apart and k not in beyond:
                 assert part.form == template._parts[k].form
                 begin, end = template._begins[k : k + 2]
-                assert part.numbers == told.values[begin:end].tolist()
+                assert part.numbers == prediction.values[begin:end].tolist()
         for k, (one, other) in enumerate(zip(plan.instructions, fresh.instructions, strict=True)):
             calls = [[c for c in i.calls if not isinstance(c, NumberedCall)] for i in (one, other)]
             own, bound = (_part(each, [], template._buffers) for each in calls)
