@@ -598,7 +598,7 @@ def _placed(
         # What grew once grows again, and all must be placed anew then.
         grew = any(n > usage.room.get(i, n) for i, n in sizes.items())
         for i, n in sizes.items():
-            most = n if i in usage.fixed else _with_room(n + n // 2 if grew else n)
+            most = n if i in usage.fixed else _with_room(2 * n if grew else n)
             usage.room[i] = max(most, usage.room.get(i, 0))
         room = {i: usage.room[i] for i in sizes}
     steady, least = place(sharing.spans, room, usage.fixed), place(sharing.spans, room)
