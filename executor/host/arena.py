@@ -25,7 +25,7 @@ from .writes import address
 _LEAST, _LEAST_SCRATCH = 64 << 20, 1 << 30  # bytes of address space
 _ROOM = 4  # reserve so many times the bytes needed now: larger shapes may follow
 _BOUND_KEPT = 64  # by region, without a plan that has it
-_REMEMBERED = 16 << 20  # bytes: orders of hundreds of batches that come again and again
+_REMEMBERED = 4 << 20  # bytes: orders of hundreds of batches that come again and again
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Python names it from 3.13 on
 
 
