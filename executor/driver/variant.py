@@ -77,9 +77,7 @@ class CompiledVariant:
         # By collective: the positions of values that have as many elements as a place brings rows.
         self.gathered = [tuple(node.inputs["Counted"]) for node in gathers]
         self.batch = [i for i, v in enumerate(fed) if v.varies and sequence_of(v.name) is None]
-        capacity = (
-            SHAPES_KEPT * budget.replicas
-        )  # places are fed different numbers of rows in one step
+        capacity = SHAPES_KEPT * budget.replicas  # a step feeds each place other numbers of rows
         self._checked: BoundedDict[tuple[Any, ...], None] = BoundedDict(capacity)
         self._counted: BoundedDict[tuple[Any, ...], list[int]] = BoundedDict(capacity)
 
