@@ -29,7 +29,7 @@ from .ray.actor_pool import ActorPool
 from .ray.calls import ActorCalls
 from .ray.diagnosis import Diagnosis, named
 from .ray.nodes import GPU
-from .ray.replica_handle import ReplicaHandle, describe, teach
+from .ray.replica_handle import ReplicaHandle, teach
 from .ray.session import join_ray, leave_ray, session, unjoined
 
 __all__ = ["RayDelivery", "launch_ray", "leave_ray"]
@@ -180,7 +180,7 @@ class RayDelivery(Mendable):
                 if spare is not None:
                     vacated.append(self._members[rank])
                 fresh[rank] = spare or pool.place(self._members[rank], self._members)
-            describe(fresh, self.config.start_deadline_s)
+            pool.describe(fresh)
             self._connect(fresh)
         except BaseException as error:
             for member in fresh.values():

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from ray.exceptions import RayError
+import ray
+from ray.exceptions import GetTimeoutError, RayError
 
 from ...strategies.cluster import ClusterConfig
-from ...strategies.errors import CollectiveError, PlacementError
+from ...strategies.errors import CollectiveError, PlacementError, ReplicaLost
 from .diagnosis import LOOK_S
 from .nodes import reachable
 from .placement import reserve, reserve_another
-from .replica_handle import ReplicaHandle, describe, end_all
+from .replica_handle import ReplicaHandle, end_all, why
 
 _END_S = 2.0
 
@@ -41,10 +42,42 @@ class ActorPool:
         self.vacated: list[ReplicaHandle] = []  # in whose places the next spares stand
         self.unfit: dict[str, str] = {}
         try:
-            describe(dict(enumerate(handles)), config.start_deadline_s)
+            self.describe(dict(enumerate(handles)))
         except BaseException:
             self.close(self.first)
             raise
+
+    def describe(self, members: Mapping[int, ReplicaHandle]) -> None:
+        """Learn where members are, once their actors run; ``members`` by rank.
+
+        Raises:
+            CollectiveError: one did not start in time, or cannot import what it needs.
+            ReplicaLost: one ended before it was there.
+        """
+        within = self._config.start_deadline_s
+        calls = [member.described for member in members.values()]
+        try:
+            for member, where in zip(members.values(), ray.get(calls, timeout=within), strict=True):
+                member.where = where
+        except GetTimeoutError:
+            answered, _ = ray.wait(calls, num_returns=len(calls), timeout=0)
+            missing = [rank for rank, other in members.items() if other.described not in answered]
+            raise CollectiveError(
+                f"the actors of replicas {missing} did not start within "
+                f"{within:g} s (ClusterConfig.start_deadline_s)."
+            ) from None
+        except RayError as error:
+            if "failed to import" not in str(error):
+                ended = [r for r, member in members.items() if member.ended()] or list(members)
+                names = ", ".join(f"{rank} on {members[rank].address}" for rank in ended)
+                raise ReplicaLost(
+                    f"the actor of replica {names} did not start: {why(error)}", ended
+                ) from error
+            raise CollectiveError(
+                f"a replica's actor cannot import what it needs: {why(error)}. Install rowlock on every "
+                f"node of the cluster, or send it along: "
+                f"ray.init(runtime_env={{'working_dir': <folder that holds rowlock>}})."
+            ) from error
 
     def take_spare(self) -> ReplicaHandle | None:
         """Return a spare that is alive, if there is one."""
@@ -53,7 +86,7 @@ class ActorPool:
             spare.described = spare.actor.describe.remote()  # it may have ended since it was made
             if not spare.stopped:
                 with contextlib.suppress(CollectiveError):
-                    describe({-1: spare}, self._config.start_deadline_s)
+                    self.describe({-1: spare})
                     return spare
             spare.kill()
             if spare.where:

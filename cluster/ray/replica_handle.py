@@ -24,7 +24,7 @@ from ray.util.scheduling_strategies import (
 
 from ...graph.ops.python_function import PythonFunction, function_of
 from ...strategies.cluster import ClusterConfig
-from ...strategies.errors import CollectiveError, ReplicaLost, Unsupported
+from ...strategies.errors import CollectiveError, Unsupported
 from ..channel.connection import ReplicaConnection
 from ..channel.heartbeat import look_at, process_state
 from .nodes import GPU, nodes
@@ -124,38 +124,6 @@ class ReplicaHandle:
         if self.where and self.near:
             with contextlib.suppress(OSError):
                 os.kill(self.where["pid"], signal.SIGKILL)
-
-
-def describe(members: dict[int, ReplicaHandle], within: float) -> None:
-    """Learn where members are, once their actors run; ``members`` by rank.
-
-    Raises:
-        CollectiveError: one did not start in time, or cannot import what it needs.
-        ReplicaLost: one ended before it was there.
-    """
-    calls = [member.described for member in members.values()]
-    try:
-        for member, where in zip(members.values(), ray.get(calls, timeout=within), strict=True):
-            member.where = where
-    except GetTimeoutError:
-        answered, _ = ray.wait(calls, num_returns=len(calls), timeout=0)
-        missing = [rank for rank, other in members.items() if other.described not in answered]
-        raise CollectiveError(
-            f"the actors of replicas {missing} did not start within "
-            f"{within:g} s (ClusterConfig.start_deadline_s)."
-        ) from None
-    except RayError as error:
-        if "failed to import" not in str(error):
-            ended = [r for r, member in members.items() if member.ended()] or list(members)
-            names = ", ".join(f"{rank} on {members[rank].address}" for rank in ended)
-            raise ReplicaLost(
-                f"the actor of replica {names} did not start: {why(error)}", ended
-            ) from error
-        raise CollectiveError(
-            f"a replica's actor cannot import what it needs: {why(error)}. Install rowlock on every "
-            f"node of the cluster, or send it along: "
-            f"ray.init(runtime_env={{'working_dir': <folder that holds rowlock>}})."
-        ) from error
 
 
 def teach(members: Sequence[ReplicaHandle], functions: Iterable[int], within: float) -> None:

@@ -42,8 +42,8 @@ def install(actor: Any) -> None:
     _installed.append(True)
     for home, method in (
         (Vote, "hand_over"),
-        (Vote, "come"),
-        (Vote, "go"),
+        (Vote, "prepare"),
+        (Vote, "commit"),
         (ReplicaServer, "_answer"),
         (SharedMemoryGroup, "all_reduce"),
     ):

@@ -18,7 +18,8 @@ from unittest import mock
 import ray
 from ray.util import placement_group_table
 
-from rowlock.cluster import gang as ray_gang
+from rowlock.cluster.gang import RayDelivery
+from rowlock.cluster.ray.actor_pool import ActorPool
 
 DEADLINE_S = 20.0  # of steps and collectives: an attack that runs into it has found a stall
 BOUND_S = 5.0  # promised for any operation, less what Ray and other processes on the host take
@@ -147,10 +148,10 @@ class Starting:
 
             return body
 
-        connect = ray_gang.RayDelivery._connect
+        connect = RayDelivery._connect
         with (
-            mock.patch.object(ray_gang, "describe", timed(ray_gang.describe)),
-            mock.patch.object(ray_gang.RayDelivery, "_connect", timed(connect)),
+            mock.patch.object(ActorPool, "describe", timed(ActorPool.describe)),
+            mock.patch.object(RayDelivery, "_connect", timed(connect)),
         ):
             yield
 

@@ -17,11 +17,11 @@ import numpy as np
 import ray
 
 import rowlock
-from rowlock.cluster import gang as cluster_gang
 from rowlock.cluster.channel import listener
 from rowlock.cluster.collective.connector import Address
 from rowlock.cluster.collective.inter_host import InterHostTransport
 from rowlock.cluster.primitives.doorway import SECRET_BYTES
+from rowlock.cluster.ray.actor_pool import ActorPool
 from rowlock.executor.plan.group import When
 from rowlock.strategies.errors import CollectiveError
 
@@ -147,10 +147,10 @@ def _while_steps_run(report: Report, draw: random.Random, apart: bool) -> None:
     ``apart``: each replica is a host of its own to the others, so that they are joined by sockets.
     """
     kind = next(kind for kind in KINDS if kind.name == "two optimizers")
-    describe = cluster_gang.describe
+    describe = ActorPool.describe
 
-    def described(members: Mapping[int, Any], within: float) -> None:
-        describe(members, within)
+    def described(pool: ActorPool, members: Mapping[int, Any]) -> None:
+        describe(pool, members)
         calls = [
             member.actor.__ray_call__.remote(inside.sit_apart, f"host of {member.where['pid']}")
             for member in members.values()
@@ -159,7 +159,7 @@ def _while_steps_run(report: Report, draw: random.Random, apart: bool) -> None:
 
     where = "over hosts" if apart else "on one host"
     with (
-        mock.patch.object(cluster_gang, "describe", described if apart else describe),
+        mock.patch.object(ActorPool, "describe", described if apart else describe),
         rowlock.cluster(launcher="ray", **{**CONFIG, "spares": 1, "heartbeat_deadline_s": 2.0}),
     ):
         struck, calm = Model(kind), Model(kind)

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import ray
 
-from rowlock.cluster import gang as cluster_gang
 from rowlock.cluster.channel.connection import ReplicaConnection
 from rowlock.cluster.gang import RayDelivery
+from rowlock.cluster.ray.actor_pool import ActorPool
 from tests.contract.strikes import Scene, hook_actors, hook_messages
 
 from . import inside
@@ -42,7 +42,7 @@ IN_REPLICA = [f"{when} {kind}" for kind in RECOVERY for when in ("takes", "did")
 IN_STEP = ["takes step", "did step"]
 IN_STEP += [
     f"{when} {call}"
-    for call in ("all_reduce", "hand_over", "come", "go", "_answer")
+    for call in ("all_reduce", "hand_over", "prepare", "commit", "_answer")
     for when in ("before", "after")
 ]
 NEWCOMER = -1  # the rank that was lost last: whoever has come in for it
@@ -111,7 +111,7 @@ class Points(Scene):
             pull(line, taken)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(cluster_gang, "describe", installing(cluster_gang.describe))
+            patch.setattr(ActorPool, "describe", installing(ActorPool.describe))
             patch.setattr(RayDelivery, "finish", finished)
             patch.setattr(ReplicaConnection, "pull", pulled)
             hook_messages(patch, self)
@@ -122,10 +122,10 @@ class Points(Scene):
 def installing(describe: Callable[..., Any]) -> Callable[..., Any]:
     """Return a ``describe`` that also puts the named points into the actors."""
 
-    def body(members: Mapping[int, Any], within: float) -> None:
-        describe(members, within)
+    def body(pool: ActorPool, members: Mapping[int, Any]) -> None:
+        describe(pool, members)
         calls = [m.actor.__ray_call__.remote(inside.install) for m in members.values()]
-        with contextlib.suppress(ray.exceptions.RayError):
+        with contextlib.suppress(ray.exceptions.RayActorError):
             # it was killed meanwhile: found elsewhere
             ray.get(calls)
 
@@ -205,7 +205,12 @@ def at_random(draw: random.Random, places: int) -> Strike:
     if draw.random() < 0.4:
         return Strike(victim, after=draw.random() * 4e-3)
     point, longest = draw.choice(
-        [("takes step", 2e-3), ("after hand_over", 3e-4), ("after come", 3e-4), ("after go", 2e-4)]
+        [
+            ("takes step", 2e-3),
+            ("after hand_over", 3e-4),
+            ("after prepare", 3e-4),
+            ("after commit", 2e-4),
+        ]
     )
     after = 1e-6 + draw.random() * longest
     return Strike(victim, point, inside=True, after=after, skip=draw.randrange(2))

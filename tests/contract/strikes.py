@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import ray
 
-from rowlock.cluster import gang as cluster_gang
 from rowlock.cluster.gang import RayDelivery
+from rowlock.cluster.ray.actor_pool import ActorPool
 from rowlock.executor.gang.delivery import Ledger
 from rowlock.executor.gang.recovery import Recovery
 from rowlock.executor.replica import orders
@@ -161,7 +161,7 @@ def hook_actors(patch: pytest.MonkeyPatch, scene: Scene) -> None:
     """Tell the scene of every actor that comes in."""
     replace, describe, connect = (
         RayDelivery.replace,
-        cluster_gang.describe,
+        ActorPool.describe,
         RayDelivery._connect,
     )
 
@@ -173,11 +173,11 @@ def hook_actors(patch: pytest.MonkeyPatch, scene: Scene) -> None:
             scene.fresh = {}
             scene.at("replace", late=True)
 
-    def described(members: Any, within: float) -> None:
+    def described(self: ActorPool, members: Any) -> None:
         if min(members, default=0) >= 0:  # no spare that stands by
             scene.fresh = dict(members)
         scene.at("describe", late=False)
-        describe(members, within)
+        describe(self, members)
         scene.at("describe", late=True)
 
     def connected(self: RayDelivery, members: Any) -> None:
@@ -186,5 +186,5 @@ def hook_actors(patch: pytest.MonkeyPatch, scene: Scene) -> None:
         scene.at("connect", late=True)
 
     patch.setattr(RayDelivery, "replace", replaced)
-    patch.setattr(cluster_gang, "describe", described)
+    patch.setattr(ActorPool, "describe", described)
     patch.setattr(RayDelivery, "_connect", connected)
