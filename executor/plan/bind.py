@@ -97,7 +97,10 @@ class Binder:
             if node is part.vote_at:
                 late = len(instructions)
         count, nbytes = memory.size()
-        inputs = [None if i in memory.fed else memory.arrays[i] for i in self.program.feeds]
+        inputs = [
+            memory.arrays[i] if copied and i not in memory.fed else None
+            for i, copied in zip(self.program.feeds, part.copied, strict=True)
+        ]
         fetched = [memory.fetched(i) for i in self.program.fetches]
         memory.forget()
         return self._make(

@@ -149,6 +149,10 @@ class Plan:
             if i not in early
         ]
 
+    def shaped(self, number: int) -> Any:
+        """Return an array like one that is fetched, whose elements mean nothing."""
+        return self._fetched[number]
+
     def where(self) -> Instruction | None:
         """Return the instruction that runs now, in the first lane that does not wait; any thread may ask."""
         running = self._running

@@ -140,7 +140,10 @@ class Resizer:
     ) -> Sized:
         """Return what a plan has of instructions that are bound, and all arrays."""
         program = self._part.program
-        inputs = [self._array(i, specs, memory, False) for i in program.feeds]
+        inputs = [
+            self._array(i, specs, memory, False) if copied else None
+            for i, copied in zip(program.feeds, self._part.copied, strict=True)
+        ]
         fetched = [self._array(i, specs, memory, True) for i in program.fetches]
         capacity = self._region.scratch(0).capacity
         return Sized(instructions, capacity, inputs, fetched, memory.arena.plan.slack(specs))

@@ -75,6 +75,36 @@ class HostCall:
             for levels in record.attrs["operands"]
         ]
 
+    @property
+    def reads(self) -> set[int]:
+        """Positions of what it reads."""
+        return {i for positions in self.record.inputs.values() for i in positions}
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether it is the gradient of a loop."""
+        return self.program is not None and self.function.endswith("_grad")
+
+    @property
+    def rounds(self) -> int:
+        """The position of what a loop saves of its rounds: it writes that, and its gradient reads it."""
+        return self.record.inputs["X"][0] if self.goes_back else self.record.outputs["Out"][-1]
+
+    def fetched_for(self, gradient: HostCall | None) -> set[int]:
+        """Return the positions of what is fetched of the block of a loop, less those read for shapes alone.
+
+        ``gradient`` is the call that goes back through the rounds (None: there is none).
+        """
+        assert self.program is not None, "a loop has a block"
+        unread = set[int]()
+        if gradient is not None:
+            block, options = gradient.program, gradient.record.attrs["options"]
+            assert block is not None, "a loop's gradient has a block"
+            first = len(self.record.outputs["Out"]) - 1 + options["first"]
+            read = set(block.fetches).union(*(part.reads for part in gradient.body))
+            unread = {first + k for k in range(options["saved"]) if block.feeds[k] not in read}
+        return {i for k, i in enumerate(self.program.fetches) if k not in unread}
+
     def run(self, values: Values, run_round: RunRound, deadline: LoopDeadline) -> None:
         """Compute from ``values``, and add the results to them.
 

@@ -110,7 +110,8 @@ class Segment:
     """Nodes of a program that one plan runs, with their gradient buckets and the plans bound so far.
 
     ``budget``: the memory that plans of all segments of the program may take. ``resizers`` bind the segment on
-    the memory of some of these plans; the one used last is at the end.
+    the memory of some of these plans; the one used last is at the end. ``unread`` are the numbers of fetches of
+    which only the shapes are read.
     """
 
     def __init__(
@@ -127,6 +128,14 @@ class Segment:
         self.cache = BindingCache(program)
         self.resizers: list[Resizer] = []
         self.states: StateSpecs | None = None  # of persistables, as plans are bound to them
+        self.unread: frozenset[int] = frozenset()
+
+    @property
+    def reads(self) -> set[int]:
+        """Positions of what it is fed and whose elements it reads, or passes on."""
+        program, known = self.program, self.cache.shapes.known.feeds
+        read = {*program.fetches, *(i for node in program.nodes for i in node.reads())}
+        return {i for k, i in enumerate(program.feeds) if i in read or k in known}
 
     def infer(
         self,
@@ -288,8 +297,10 @@ class LoadedProgram(LastSegment):
     def _last_of(self, parts: Sequence[Part], alike: Sequence[Segment]) -> tuple[Any, ...]:
         """Return the parts of a :class:`LastSegment`; ``alike`` are segments whose buckets it shares."""
         *before, last = parts
+        assert isinstance(last, ReplicaProgram), "the last part is a segment"
         group, buckets = self.seat.group, [segment.buckets for segment in alike]
         earlier = _load(self.whole, before, self._budget, group, buckets)
+        _note_unread(earlier, {*last.feeds, *self.whole.fetches})
         # A plan of the last holds a graph on a GPU.
         budget = self._budget if self._runtime is None else PlanBudget[BoundPlan](most=0)
         return last, group, budget, buckets[-1] if buckets else None, earlier
@@ -346,6 +357,20 @@ def _load(
         # The first has nothing to do where a program begins with a loop.
         if not isinstance(part, ReplicaProgram) or part.nodes or part.fetches
     ]
+
+
+def _note_unread(parts: Sequence[Segment | HostCall], read: set[int]) -> None:
+    """Note fetches of segments whose elements nothing reads; ``read`` are positions read behind these parts."""
+    read = read.union(*(part.reads for part in parts))
+    calls = [part for part in parts if isinstance(part, HostCall)]
+    gradients = {call.rounds: call for call in calls if call.goes_back}
+    for part in parts:
+        if isinstance(part, Segment):
+            fetches = enumerate(part.program.fetches)
+            part.unread = frozenset(k for k, i in fetches if i not in read)
+        elif part.program is not None:
+            gradient = None if part.goes_back else gradients.get(part.rounds)
+            _note_unread(part.body, part.fetched_for(gradient))
 
 
 def segments(parts: Iterable[Segment | HostCall]) -> Iterator[Segment]:

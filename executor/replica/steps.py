@@ -301,12 +301,14 @@ class StepRunner(Holdings):
             self._under_way = bound.plan if part.program.buckets else self._under_way
             bound.plan.run(fed)
             lent = len(part.program.fetches) if totals and self.runtime is None else 0
-            fetched = bound.plan.fetched(lent=lent)
-            for i, array in zip(part.program.fetches, fetched, strict=True):
-                if i in totals:
-                    add_to(totals[i], array)
+            fetched = iter(bound.plan.fetched(part.unread, lent))
+            for k, i in enumerate(part.program.fetches):
+                if k in part.unread:
+                    values[i] = bound.plan.shaped(k)
+                elif i in totals:
+                    add_to(totals[i], next(fetched))
                 else:
-                    values[i] = array.copy() if lent else array
+                    values[i] = next(fetched).copy() if lent else next(fetched)
         self._calling = around
 
     def _run_round(

@@ -63,7 +63,7 @@ define(
         sample(_PIXELS, reduction="mean", ignore_index=2),
         sample(_PIXELS, reduction="none"),
     ),
-    slope=slope("x label weight total_weight d_out", "d_x"),
+    slope=slope("(x) label weight total_weight d_out", "d_x"),
 )
 
 

@@ -307,7 +307,7 @@ define(
     numbers={"K": "k"},
     samples=(sample({"X": normal(3, 6)}, k=2), sample({"X": normal(4)}, k=1)),
     refuses=(sample({"X": normal(3, 4)}, k=5),),
-    slope=Op("top_k_grad", TopKGrad),
+    slope=Op("top_k_grad", TopKGrad, shapes_of=("X",)),
     in_steps=in_steps(
         samples=(sample({"X": normal(3, 6), "K": lengths(2)}),),
         refuses=(sample({"X": normal(3, 4), "K": lengths(5)}),),

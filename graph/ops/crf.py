@@ -70,7 +70,7 @@ define(
         sample({**_LOD, "Label": normal(5, 1)}),
         sample({**_PADDED, "Label": integers(3, 4, high=3), "Emission": normal(12, 3)}),
     ),
-    slope=Op("linear_chain_crf_grad", LinearChainCrfGrad),
+    slope=Op("linear_chain_crf_grad", LinearChainCrfGrad, shapes_of=("Emission",)),
 )
 define(
     "crf_decoding",

@@ -79,5 +79,5 @@ define(
         sample({**_PADDED, "Logits": normal(5, 2, 4)}, blank=3),
         sample({**_LOD, "Label": normal(4, 1)}),
     ),
-    slope=Op("warpctc_grad", WarpCtcGrad),
+    slope=Op("warpctc_grad", WarpCtcGrad, shapes_of=("Logits",)),
 )

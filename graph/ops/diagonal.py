@@ -98,7 +98,7 @@ define(
         sample({"Input": normal(2, 3)}, dim1=3),
         sample({"Input": normal(2, 3)}, dim1=1, dim2=-2),
     ),
-    slope=slope("input d_out", "d_input"),
+    slope=slope("(input) d_out", "d_input"),
 )
 
 
@@ -135,7 +135,7 @@ define(
         sample({"Input": normal(3, 4)}, offset=4),
         sample({"Input": normal(3, 4)}, axis1=1),
     ),
-    slope=slope("input d_out", "d_input"),
+    slope=slope("(input) d_out", "d_input"),
 )
 
 
@@ -169,7 +169,7 @@ define(
         sample({"Input": normal(3, 4)}, dim1=2),
         sample({"Input": normal(3, 4)}, offset=-3),
     ),
-    slope=slope("input d_out", "d_input"),
+    slope=slope("(input) d_out", "d_input"),
 )
 
 

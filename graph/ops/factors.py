@@ -125,7 +125,7 @@ define(
         sample({"X": normal(2, 4, 3)}),
         sample({"X": normal(2, 3)}),
     ),
-    slope=Op("svd_grad", SvdGrad, formula=svd_slope),
+    slope=Op("svd_grad", SvdGrad, formula=svd_slope, shapes_of=("X",)),
 )
 
 

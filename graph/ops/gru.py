@@ -55,5 +55,5 @@ define(
         sample({**_X, "H0": normal(3, 2)}, origin_mode=True, is_reverse=True),
         sample({**_X, "H0": normal(3, 2)}, gate_activation="identity", activation="sigmoid"),
     ),
-    slope=Op("gru_grad", GruGrad),
+    slope=Op("gru_grad", GruGrad, shapes_of=("Input",)),
 )

@@ -131,7 +131,7 @@ define(
             ),
         ),
         refuses=(sample(_WINDOWS, axes=[0, 2], starts=[0, 0]),),
-        slope=Op("slice_at_grad", SliceGrad),
+        slope=Op("slice_at_grad", SliceGrad, shapes_of=("Input",)),
     ),
 )
 
@@ -258,6 +258,7 @@ define(
         "scatter_grad",
         ScatterGrad,
         Sized("Out@GRAD, Updates -> X@GRAD as Out@GRAD, Updates@GRAD as Updates"),
+        shapes_of=("Updates",),
     ),
 )
 
@@ -281,5 +282,5 @@ define(
         sample({"X": integers(3, 6, high=3)}, descending=True),
     ),
     refuses=(sample({"X": normal(3, 4)}, axis=2),),
-    slope=Op("argsort_grad", ArgsortGrad),
+    slope=Op("argsort_grad", ArgsortGrad, shapes_of=("X",)),
 )

@@ -209,7 +209,7 @@ def _declare(op_type: str, method: str, sizes: Sequence[str], x: tuple[int, ...]
             sample({"X": normal(*x)}, interp_method=method),
             sample({"X": normal(*x[1:])}, **outs, interp_method=method),
         ),
-        slope=slope("x out_size size_tensor scale_tensor d_out", "d_x", numbers=numbers),
+        slope=slope("(x) out_size size_tensor scale_tensor d_out", "d_x", numbers=numbers),
         in_steps=in_steps(
             samples=(
                 sample({"X": normal(*x), "OutSize": lengths(*outs.values())}, interp_method=method),

@@ -150,5 +150,5 @@ define(
             proj_activation="identity",
         ),
     ),
-    slope=Op("lstmp_grad", LstmpGrad),
+    slope=Op("lstmp_grad", LstmpGrad, shapes_of=("Input",)),
 )

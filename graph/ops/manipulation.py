@@ -76,10 +76,9 @@ define(
     ),
     refuses=(sample({"X": [normal(2, 3), normal(2, 4)]}, axis=0),),
     slope=slope(
-        "x axis_tensor d_out",
+        "(x) axis_tensor d_out",
         "d_x",
         numbers={"AxisTensor": "axis"},
-        shapes_of=("X",),
         parts=_along("Out@GRAD", "X@GRAD", lambda op: op.specs("X")),
     ),
 )

@@ -96,5 +96,5 @@ define(
     ),
     formula=cvm,
     samples=(sample(_COUNTED), sample(_COUNTED, use_cvm=False)),
-    slope=Op("cvm_grad", CvmGrad, formula=cvm_grad),
+    slope=Op("cvm_grad", CvmGrad, formula=cvm_grad, shapes_of=("X",)),
 )

@@ -246,15 +246,17 @@ def record_of(reads: str, writes: str = "", /, **attrs: Any) -> type[Operands]:
 def slope_record(op: Declared, reads: str, writes: str) -> type[Operands]:
     """Make the record of a gradient op from that of its op: slots by field, and the op's attributes.
 
-    ``d_x`` is the gradient of x; ``x?`` may be left out though the op needs it. A result of the op that its
-    gradient op reads is never left out. Offsets of a result that is not read are those of its gradient.
+    ``d_x`` is the gradient of x; ``x?`` may be left out though the op needs it; kernels read the shape alone of
+    ``(x)``. A result of the op that its gradient op reads is never left out. Offsets of a result that is not
+    read are those of its gradient.
     """
     of = {slot.parameter: slot for slot in (*op.inputs, *op.outputs, *op.lods)}
-    results = (slot.name for slot in op.outputs if slot.parameter not in reads.split())
+    fields = [text.strip("()?") for text in reads.split()]
+    results = (slot.name for slot in op.outputs if slot.parameter not in fields)
     offsets = {lod_slot(name): lod_slot(f"{name}@GRAD") for name in results}
 
     def slot(text: str) -> Slot:
-        field = text.rstrip("?")
+        field = text.strip("()?")
         source = of.get(field) or of[field.removeprefix("d_")]
         name = source.name if field in of else f"{source.name}@GRAD"
         left_out = "?" in text or (source.optional and source not in op.outputs)

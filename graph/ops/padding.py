@@ -57,7 +57,7 @@ define(
         sample({"X": normal(2, 3)}, paddings=[0, 1]),
         sample({"X": normal(2, 3)}, paddings=[0, -1, 0, 0]),
     ),
-    slope=slope("d_out", "d_x", shape=pad_grad_shape, shapes_of=("X",)),
+    slope=slope("d_out", "d_x", shape=pad_grad_shape),
 )
 
 

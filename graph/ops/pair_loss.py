@@ -106,7 +106,7 @@ define(
     aligned=_reduced,
     counts=_share,
     slope=slope(
-        "x target d_loss",
+        "(x) target d_loss",
         "d_x",
         scalar=lambda x, target, d_loss, *, share: e.where(
             target > 0, -(share * target * d_loss), 0

@@ -38,7 +38,7 @@ define(
         sample({"X": normal(2, 4, 3), "Index": integers(3, high=4)}, dim=-2),
     ),
     refuses=(sample({"X": normal(5, 3), "Index": integers(6, high=5)}, dim=2),),
-    slope=slope("x index d_out", "d_x"),
+    slope=slope("(x) index d_out", "d_x"),
 )
 
 
@@ -62,7 +62,7 @@ define(
         sample({"X": normal(3, 5), "Index": integers(3, 4, high=5)}),
         sample({"X": normal(2, 1), "Index": integers(2, 3, high=1)}),
     ),
-    slope=slope("x index d_out", "d_x"),
+    slope=slope("(x) index d_out", "d_x"),
 )
 
 
@@ -95,7 +95,7 @@ define(
         sample({"Ids": integers(4, 1, high=2), "X": _ROWS}),
         sample({"Ids": integers(2, 1, high=3), "X": [normal(2, 2, 2)] * 3}),
     ),
-    slope=slope("ids x d_out", "d_x"),
+    slope=slope("ids (x) d_out", "d_x"),
 )
 
 
@@ -144,6 +144,7 @@ define(
         ScatterNdAddGrad,
         lambda op: {"X@GRAD": op.spec("Out@GRAD"), "Updates@GRAD": op.spec("Updates")},
         views={"X@GRAD": "Out@GRAD"},
+        shapes_of=("Updates",),
     ),
 )
 

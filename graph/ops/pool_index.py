@@ -135,7 +135,7 @@ define(
     indexed_shape,
     samples=_OF_VOLUMES,
     refuses=_REFUSES,
-    slope=slope("x mask d_out", "d_x"),
+    slope=slope("(x) mask d_out", "d_x"),
 )
 define(
     "unpool",
@@ -157,7 +157,7 @@ define(
         sample({"X": normal(1, 1, 2, 2), "Indices": integers(1, 1, 2, 3, high=1)}),
         sample({"X": normal(1, 1, 2, 2), "Indices": normal(1, 1, 2, 2)}),
     ),
-    slope=Op("unpool_grad", UnpoolGrad),
+    slope=Op("unpool_grad", UnpoolGrad, shapes_of=("X", "Out")),
 )
 define(
     "unpool3d",
@@ -170,7 +170,7 @@ define(
         ),
     ),
     refuses=(sample({"X": normal(1, 1, 2, 2), "Indices": integers(1, 1, 2, 2, high=1)}),),
-    slope=slope("x indices out d_out", "d_x"),
+    slope=slope("(x) indices (out) d_out", "d_x"),
 )
 define(
     "spp",

@@ -185,7 +185,7 @@ define(
         sample({"X": [normal(2), normal(3)]}),
         sample({"X": [normal(2), normal(1), normal(4)]}),
     ),
-    slope=slope("x d_out", "d_x"),
+    slope=slope("(x) d_out", "d_x"),
 )
 
 
@@ -222,7 +222,7 @@ define(
         sample({"X": normal(2, 3), "target_tensor": normal(2, 3, 1)}),
         sample({"X": normal(0, 3), "target_tensor": normal(2, 3)}),
     ),
-    slope=Op("expand_as_grad", ExpandAsGrad),
+    slope=Op("expand_as_grad", ExpandAsGrad, shapes_of=("X", "target_tensor")),
 )
 
 

@@ -46,7 +46,7 @@ define(
         sample({"X": normal(2, 3, 5)}, shifts=[-7, 1], dims=[-1, 1]),
     ),
     refuses=(sample({"X": normal(3, 4)}, shifts=[1], dims=[2]),),
-    slope=slope("x d_out", "d_x"),
+    slope=slope("(x) d_out", "d_x"),
 )
 
 
@@ -109,7 +109,7 @@ define(
     ),
     samples=(sample({"X": normal(2, 8, 2, 4)}, blocksize=2),),
     refuses=(sample({"X": normal(2, 8, 3, 4)}, blocksize=2),),
-    slope=slope("x d_out", "d_x"),
+    slope=slope("(x) d_out", "d_x"),
 )
 
 

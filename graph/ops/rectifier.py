@@ -214,5 +214,5 @@ define(
         sample({"X": normal(2, 6, 3, 2)}, groups=2),
         sample({"X": normal(2, 3, 2, 6)}, groups=3, axis=-1),
     ),
-    slope=slope("x out d_out", "d_x"),
+    slope=slope("x (out) d_out", "d_x"),
 )

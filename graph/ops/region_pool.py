@@ -105,7 +105,7 @@ define(
         sample({**_x(), **_AT}, **_BINS),
         sample({**_x(), **_BY_SLOT}, **_BINS, spatial_scale=0.5),
     ),
-    slope=Op("roi_pool_grad", RoiPoolGrad),
+    slope=Op("roi_pool_grad", RoiPoolGrad, shapes_of=("X",)),
 )
 define(
     "roi_align",
@@ -117,7 +117,7 @@ define(
         sample({**_x(), **_BY_SLOT}, **_BINS, spatial_scale=0.7, sampling_ratio=2),
         sample({**_x(), **_AT}, **_BINS, spatial_scale=0.3, aligned=True),
     ),
-    slope=Op("roi_align_grad", RoiAlignGrad),
+    slope=Op("roi_align_grad", RoiAlignGrad, shapes_of=("X",)),
 )
 define(
     "psroi_pool",
@@ -132,7 +132,7 @@ define(
         sample({**_x(12), **_AT}, **_BINS, output_channels=2),
         sample({**_x(6), **_AT}, **_BINS, spatial_scale=0.5),
     ),
-    slope=Op("psroi_pool_grad", PsroiPoolGrad),
+    slope=Op("psroi_pool_grad", PsroiPoolGrad, shapes_of=("X",)),
 )
 define(
     "prroi_pool",
@@ -143,5 +143,5 @@ define(
         sample({**_x(), **_AT}, **_BINS),
         sample({**_x(), "ROIs": _ROIS, "BatchRoINums": table([1, 2])}, **_BINS, spatial_scale=0.7),
     ),
-    slope=Op("prroi_pool_grad", PrroiPoolGrad),
+    slope=Op("prroi_pool_grad", PrroiPoolGrad, shapes_of=("Out",)),
 )

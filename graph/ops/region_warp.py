@@ -337,5 +337,5 @@ define(
         sample({"X": normal(2, 3, 6, 8), **_CORNERS}, **_UPRIGHT),
         sample({"X": normal(2, 1, 6, 8), **_CORNERS}, **_UPRIGHT, spatial_scale=0.7),
     ),
-    slope=slope("x rois rois_at d_out", "d_x"),
+    slope=slope("(x) rois rois_at d_out", "d_x"),
 )

@@ -470,7 +470,8 @@ def slope(
 
     def declare(op: Op) -> Op:
         record = slope_record(op.record.declared(), reads, writes)
-        gradient_op = Op(f"{op.type}_grad", record, **settings)
+        shapes = [slot.name for slot in record.declared().inputs if f"({slot.parameter})" in reads]
+        gradient_op = Op(f"{op.type}_grad", record, **{"shapes_of": shapes, **settings})
         return gradient_op if second is None else differentiable(gradient_op, second)
 
     return declare

@@ -103,7 +103,7 @@ define(
         ),
         sample({"X": normal(6, 2, 2), "X@LOD": [offsets(1, 2), offsets(2, 3, 1)]}),
     ),
-    slope=Op("sequence_pool_grad", SequencePoolGrad),
+    slope=Op("sequence_pool_grad", SequencePoolGrad, shapes_of=("X",)),
 )
 
 
@@ -150,7 +150,12 @@ define(
         sample({"X": normal(0, 1), "X@LOD": [_EMPTY]}),
         sample({"X": normal(6), "X@LOD": [offsets(1, 2), offsets(2, 3, 1)]}),
     ),
-    slope=Op("sequence_softmax_grad", SequenceSoftmaxGrad, formula=sequence_softmax_grad),
+    slope=Op(
+        "sequence_softmax_grad",
+        SequenceSoftmaxGrad,
+        formula=sequence_softmax_grad,
+        shapes_of=("X",),
+    ),
 )
 
 
@@ -244,7 +249,7 @@ define(
         sample({"X": normal(4, 2), "Y": normal(3, 1), "Y@LOD": [_LONG]}),
         sample({"X": normal(3, 2), "Y": normal(3, 1), "Y@LOD": [_LONG]}, ref_level=1),
     ),
-    slope=Op("sequence_expand_grad", SequenceExpandGrad),
+    slope=Op("sequence_expand_grad", SequenceExpandGrad, shapes_of=("X", "Y")),
 )
 
 
@@ -259,7 +264,7 @@ define(
     lod=like("Y", "Out"),
     formula=lambda a: {"out": f.take(a.x, f.sequence_of(a.y_lod[-1], a.y.shape[0], "Y"))},
     samples=(sample({"X": normal(3, 2), "Y": normal(5, 1), "Y@LOD": [_LENGTHS]}),),
-    slope=slope("x y d_out y_lod", "d_x"),
+    slope=slope("(x) (y) d_out y_lod", "d_x"),
 )
 
 
@@ -362,7 +367,7 @@ define(
         sample({"X": normal(5, 3), "PadValue": normal(2), "X@LOD": [_LENGTHS]}),
         sample({"X": normal(5, 3), "PadValue": normal(1), "X@LOD": [_LENGTHS]}, padded_length=2),
     ),
-    slope=slope("x d_out x_lod", "d_x"),
+    slope=slope("(x) d_out x_lod", "d_x"),
 )
 
 
@@ -413,7 +418,7 @@ define(
         sample({"X": normal(3, 2, 2), "Length": lengths(2, 0, 3), "Out@LOD": [_LENGTHS]}),
         sample({"X": normal(2, 3, 2), "Length": lengths(2, 0, 3), "Out@LOD": [_LENGTHS]}),
     ),
-    slope=slope("x length? d_out out_lod", "d_x"),
+    slope=slope("(x) length? d_out out_lod", "d_x"),
 )
 
 
@@ -517,5 +522,5 @@ define(
         sample({"X": normal(5, 2)}, target_lod=[1, 5]),
         sample({"X": normal(5, 2), "Y": normal(4, 1), "Y@LOD": [offsets(2, 2)]}),
     ),
-    slope=slope("x d_out", "d_x"),
+    slope=slope("(x) d_out", "d_x"),
 )

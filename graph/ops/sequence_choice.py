@@ -442,6 +442,7 @@ define(
 define(
     "shrink_rnn_memory_grad",
     ShrinkRnnMemoryGrad,
+    shapes_of=("X",),
     formula=lambda a: {
         "d_x": f.padded(a.d_out, [(0, a.x.shape[0] - a.d_out.shape[0]), *[(0, 0)] * (a.x.ndim - 1)])
     },

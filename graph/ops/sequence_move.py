@@ -83,7 +83,7 @@ define(
         sample(_cut((-1, 0, 0), (1, 0, 2))),
         sample(_cut((1, 0), (1, 0))),
     ),
-    slope=slope("x offset length d_out x_lod out_lod", "d_x"),
+    slope=slope("(x) offset length d_out x_lod out_lod", "d_x"),
 )
 
 
@@ -154,7 +154,7 @@ define(
         sample({"X": [normal(5, 2), normal(4, 2)], "X@LOD": [_LENGTHS, offsets(1, 3)]}),
         sample({"X": [normal(5, 2), normal(4, 2)], "X@LOD": [_LENGTHS]}),
     ),
-    slope=slope("x d_out x_lod", "d_x"),
+    slope=slope("(x) d_out x_lod", "d_x"),
 )
 
 
@@ -173,7 +173,7 @@ define(
     formula=lambda a: {"out": a.x.reshape(-1, a.new_dim)},
     samples=(sample({"X": normal(4, 6)}, new_dim=3), sample({"X": normal(4, 3)}, new_dim=6)),
     refuses=(sample({"X": normal(4, 6)}, new_dim=5),),
-    slope=slope("x d_out", "d_x"),
+    slope=slope("(x) d_out", "d_x"),
 )
 
 
@@ -209,7 +209,7 @@ define(
     formula=sequence_scatter,
     samples=(sample({**_SCATTER, "Updates": normal(5, 1)}),),
     slope=slope(
-        "ids updates d_out ids_lod",
+        "ids (updates) d_out ids_lod",
         "d_updates d_x",
         shape=lambda op: {"X@GRAD": op.spec("Out@GRAD"), "Updates@GRAD": op.spec("Updates")},
         lod=no_sequences,

@@ -228,7 +228,7 @@ define(
         sample({"X": normal(2, 3, 4, 5)}, kernels=[2, 2], strides=[1, 2]),
         sample({"X": normal(2, 2, 3, 3)}, kernels=[3, 2], paddings=[1, 0, 2, 1]),
     ),
-    slope=slope("x d_out", "d_x"),
+    slope=slope("(x) d_out", "d_x"),
 )
 
 
@@ -274,5 +274,5 @@ define(
     ),
     lod=like("ROW", "Out"),
     samples=(sample(_PAIRS, topks=[1, 3], channel_num=2),),
-    slope=Op("sequence_topk_avg_pooling_grad", SequenceTopKAvgPoolingGrad),
+    slope=Op("sequence_topk_avg_pooling_grad", SequenceTopKAvgPoolingGrad, shapes_of=("X",)),
 )

@@ -83,7 +83,7 @@ define(
         sample({"Input": normal(4, 5)}, axes=[0, 1], starts=[0], ends=[1], strides=[1]),
     ),
     slope=slope(
-        "input starts_tensor ends_tensor strides_tensor starts_tensor_list ends_tensor_list "
+        "(input) starts_tensor ends_tensor strides_tensor starts_tensor_list ends_tensor_list "
         "strides_tensor_list d_out",
         "d_input",
         numbers=_NUMBERS,

@@ -54,5 +54,5 @@ define(
             dilations=[1, 3],
         ),
     ),
-    slope=Op("unfold_grad", UnfoldGrad),
+    slope=Op("unfold_grad", UnfoldGrad, shapes_of=("X",)),
 )

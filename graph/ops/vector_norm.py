@@ -288,5 +288,5 @@ define(
         sample({"X": normal(3, 4), "Y": normal(3, 4)}),
         sample({"X": normal(3, 2, 2), "Y": normal(1, 2, 2)}),
     ),
-    slope=slope("x y sub_result d_out", "d_x d_y"),
+    slope=slope("(x) (y) sub_result d_out", "d_x d_y"),
 )

@@ -69,7 +69,7 @@ define(
         sample({"X": normal(4, 5)}, shape=[2], offsets=[0]),
         sample({"X": normal(4, 5)}, shape=[2, 2], offsets=[-1, 0]),
     ),
-    slope=slope("x offsets_tensor d_out", "d_x", numbers=_OFFSETS),
+    slope=slope("(x) offsets_tensor d_out", "d_x", numbers=_OFFSETS),
 )
 
 
@@ -94,7 +94,7 @@ define(
         sample({"X": normal(4, 5)}, shape=[2, 4], offsets=[0, 2]),
         sample({"X": normal(4, 5)}, shape=[2, 0], offsets=[0, 2]),
     ),
-    slope=slope("x offsets_whole offsets_tensor d_out", "d_x", numbers=_OFFSETS_OF_EITHER),
+    slope=slope("(x) offsets_whole offsets_tensor d_out", "d_x", numbers=_OFFSETS_OF_EITHER),
 )
 
 
@@ -117,7 +117,7 @@ define(
         sample({"X": normal(4, 5), "Y": normal(2, 3)}, pad_value=1.5),
         sample({"X": normal(2, 3), "Y": normal(2, 3)}),
     ),
-    slope=slope("y d_out", "d_y"),
+    slope=slope("(y) d_out", "d_y"),
 )
 
 
@@ -180,7 +180,7 @@ define(
         sample({"X": _TWO}, start_index=2, length=3),
         sample({"X": [normal(2, 4), normal(2, 3)]}),
     ),
-    slope=slope("x d_out", "d_x"),
+    slope=slope("(x) d_out", "d_x"),
 )
 define(
     "partial_sum",
@@ -192,5 +192,5 @@ define(
         sample({"X": [normal(3, 4)] * 3}, start_index=-3),
     ),
     refuses=(sample({"X": _TWO}, length=5),),
-    slope=slope("x d_out", "d_x"),
+    slope=slope("(x) d_out", "d_x"),
 )
