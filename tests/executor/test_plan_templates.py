@@ -314,6 +314,29 @@ def test_rounds_of_new_sizes_take_sizes_from_elements_and_infer_no_shapes(
     assert len(taken) > 10 * max(inferred["shrink_rnn_memory"], inferred["sequence_expand"])
 
 
+def test_loops_save_and_read_no_elements_of_what_gradients_read_shapes_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected, shaped, run = losses(decoder), Plan.shaped, Plan.run
+    lost, left = Counter[tuple[int, ...]](), Counter[bool]()
+
+    def without_elements(self: Plan, number: int) -> Any:
+        array = np.full_like(shaped(self, number), np.nan)
+        lost[array.shape[1:]] += 1
+        return array
+
+    def counted(self: Plan, feeds: Any, **options: Any) -> None:
+        left.update(buffer is None for buffer in self._inputs)
+        run(self, feeds, **options)
+
+    monkeypatch.setattr(Plan, "shaped", without_elements)
+    monkeypatch.setattr(Plan, "run", counted)
+    assert losses(decoder) == expected
+    # Of each round, a state and three values of attention
+    assert lost[6,] == 3 * lost[8,] > 15 * STEPS
+    assert left[True] > left[False] / 5
+
+
 def test_levels_that_are_equal_are_computed_and_fed_once() -> None:
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
