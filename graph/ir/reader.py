@@ -12,6 +12,7 @@ from itertools import count, zip_longest
 from typing import Any
 
 from ...strategies.errors import InvalidValue
+from ..ops.operands import lod_slot
 from ..ops.python_function import function_of
 from ..ops.registry import OFFSETS, OPS, Spec
 from ..program.block import Block
@@ -158,6 +159,9 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
         self.levels |= newest
         yield from levels
         inputs |= self.sequences.read(op.declaration, inputs, outputs, self._forward)
+        for slot in OPS[kind].sequences_of:
+            if lod_slot(slot) in inputs:
+                inputs.pop(slot, None)
         for slot in OPS[kind].values_read(attrs, inputs):
             for state in [v for v in inputs[slot] if v is not None and v.kind == STATE]:
                 # Its elements are known once a segment has copied them.

@@ -150,6 +150,7 @@ define(
         "number = len(anchor_sizes) * len(aspect_ratios)",
     ),
     formula=anchor_generator,
+    shapes_of=("Input",),
     samples=(sample({"Input": normal(1, 2, 3, 4)}, **_ANCHORS),),
 )
 
@@ -263,6 +264,7 @@ define(
         _priors_of_a_cell,
     ),
     formula=prior_box,
+    shapes_of=("Input", "Image"),
     samples=(
         sample(_IMAGES, **_SIZES),
         sample(
@@ -284,7 +286,7 @@ define("density_prior_box", DensityPriorBox, Sized(
         "min(fixed_ratios, default=0) > 0; fixed_ratios must be numbers above 0",
         "number = len(fixed_ratios) * sum(n * n for n in densities)",
         "cells = (H * W * number,) if flatten_to_2d else (H, W, number)",
-    ), formula=density_prior_box, samples=(
+    ), formula=density_prior_box, shapes_of=("Input", "Image"), samples=(
             sample(_IMAGES, **_DENSE),
             sample(_IMAGES, **_DENSE, clip=True, flatten_to_2d=True, step_w=9.0, step_h=7.0)
         ))  # fmt: skip

@@ -150,6 +150,7 @@ define(
     FillConstantBatchSizeLike,
     batch_size_like,
     lod=no_sequences,
+    shapes_of=("Input",),
     samples=(
         sample({"Input": normal(4, 2)}, shape=[-1, 3], value=2.0),
         sample({"Input": normal(5, 2), "Input@LOD": [offsets(2, 0, 3)]}, shape=[-1, 3]),
@@ -159,7 +160,9 @@ define(
         sample({"Input": normal(4, 2)}, shape=[3, -1]),
     ),
 )
-define("fill_zeros_like", Unary, same("X"), samples=(sample({"X": normal(3, 4)}),))
+define(
+    "fill_zeros_like", Unary, same("X"), shapes_of=("X",), samples=(sample({"X": normal(3, 4)}),)
+)
 
 
 class FillAnyLike(Unary):
@@ -171,6 +174,7 @@ define(
     "fill_any_like",
     FillAnyLike,
     Sized("X -> Out dtype"),
+    shapes_of=("X",),
     samples=(sample({"X": normal(3, 4)}, value=2.5),),
 )
 
@@ -234,6 +238,7 @@ define(
     "shape",
     Shape,
     Sized("Input -> Out int32 [rank]", "rank = len(Input)"),
+    shapes_of=("Input",),
     samples=(sample({"Input": normal(3, 4)}),),
 )
 

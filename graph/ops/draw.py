@@ -99,6 +99,7 @@ for _name, _record in (("uniform", UniformLike), ("gaussian", GaussianLike)):
         _record,
         batch_size_like,
         lod=no_sequences,
+        shapes_of=("Input",),
         random=True,
         by_place=lambda attrs: True,
         samples=(

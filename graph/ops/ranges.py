@@ -51,6 +51,7 @@ define(
     record_of("input", "out"),
     Sized("Input -> Out int64 [1]"),
     formula=lambda a: {"out": f.table([a.input.size], np.int64)},
+    shapes_of=("Input",),
     samples=(sample({"Input": normal(2, 3)}),),
 )
 define(
@@ -58,6 +59,7 @@ define(
     Unary,
     Sized("X -> Out bool [1]"),
     formula=lambda a: {"out": f.table([not a.x.size])},
+    shapes_of=("X",),
     samples=(sample({"X": normal(2, 3)}), sample({"X": normal(2, 0)})),
 )
 
@@ -213,6 +215,7 @@ define(
     ExpandAs,
     expand_as_shape,
     lod=no_sequences,
+    shapes_of=("target_tensor",),
     samples=(
         sample({"X": normal(2, 3), "target_tensor": normal(4, 3)}),
         sample({"X": normal(2, 1), "target_tensor": normal(2, 5)}),

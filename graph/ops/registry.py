@@ -317,6 +317,8 @@ class Op:
     # input slots of which kernels read the shapes alone: their memory may hold another value by then; if that
     # depends on the op's use: attributes, input slots in use -> these slots
     shapes_of: Sequence[str] | Callable[[Mapping[str, Any], Container[str]], Sequence[str]] = ()
+    # input slots of which only the sequences are read: compiled programs leave out values that have some
+    sequences_of: Sequence[str] = ()
     # input slots of which the result is a linear function, where no other slot holds floats: the gradient op
     # of its gradient op is the op itself
     linear: Sequence[str] = ()

@@ -232,6 +232,7 @@ define(
     sizes_of=_expanded_rows,
     lod=expand_lod,
     formula=sequence_expand,
+    shapes_of=("Y",),
     samples=(
         sample({"X": normal(3, 2), "Y": normal(3, 1), "Y@LOD": [_LONG]}),
         sample(
@@ -263,6 +264,7 @@ define(
     ),
     lod=like("Y", "Out"),
     formula=lambda a: {"out": f.take(a.x, f.sequence_of(a.y_lod[-1], a.y.shape[0], "Y"))},
+    shapes_of=("Y",),
     samples=(sample({"X": normal(3, 2), "Y": normal(5, 1), "Y@LOD": [_LENGTHS]}),),
     slope=slope("(x) (y) d_out y_lod", "d_x"),
 )

@@ -380,6 +380,7 @@ define(
     "lod_rank_table",
     RankTable,
     table_shape,
+    sequences_of=("X",),
     needs=lambda attrs: {"Out": ("X@LOD",)},
     lod=lambda op: {"Out": op.of("X")[: op.attrs["level"]]},  # those around the sequences
     formula=ranked,

@@ -60,6 +60,7 @@ define(
     Crop,
     crop_shape,
     numbers=_OFFSETS,
+    shapes_of=("Y",),
     samples=(
         sample({"X": normal(4, 5)}, shape=[2, 3], offsets=[1, 2]),
         sample({"X": normal(3, 4, 2), "Y": normal(2, 2, 2)}, offsets=[0, 1, 0]),
@@ -113,6 +114,7 @@ define(
         "len(X) == len(Y); Y must have X's rank",
         "every(size <= whole for size, whole in zip(Y, X)); Y must have no larger size than X",
     ),
+    shapes_of=("X",),
     samples=(
         sample({"X": normal(4, 5), "Y": normal(2, 3)}, pad_value=1.5),
         sample({"X": normal(2, 3), "Y": normal(2, 3)}),

@@ -91,6 +91,8 @@ def run(
     ``back_end`` is the library that computes, ``layout`` the order of images in memory.
     """
     dev = dev or Device()
+    shaped = set(op.shape_slots(attrs, inputs))  # another value may lie there by now
+    inputs = {s: list(map(lost, arrays)) if s in shaped else arrays for s, arrays in inputs.items()}
     operands = {
         slot: [laid_out(a.shape, a.dtype, layout, dev.xp) for a in arrays]
         for slot, arrays in inputs.items()
@@ -277,8 +279,6 @@ def gradients(
                 arrays = seeds.get(source.removesuffix("@GRAD"))
             if arrays:
                 operands[slot] = arrays
-        for slot in operands.keys() & set(declared.shape_slots(settings, operands)):
-            operands[slot] = list(map(lost, operands[slot]))  # another value lies there by now
         operands |= offsets_for(declared, inputs)
         results = run(
             declared,
