@@ -97,10 +97,8 @@ class Binder:
             if node is part.vote_at:
                 late = len(instructions)
         count, nbytes = memory.size()
-        inputs = [
-            memory.arrays[i] if copied and i not in memory.fed else None
-            for i, copied in zip(self.program.feeds, part.copied, strict=True)
-        ]
+        copied = self.program.read.difference(memory.fed)
+        inputs = [memory.arrays[i] if i in copied else None for i in self.program.feeds]
         fetched = [memory.fetched(i) for i in self.program.fetches]
         memory.forget()
         return self._make(

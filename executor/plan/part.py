@@ -70,12 +70,6 @@ class RankPart:
         return frozenset(i for n in self.nodes for ids in n.inputs.values() for i in ids if i >= 0)
 
     @cached_property
-    def copied(self) -> list[bool]:
-        """Whether a plan copies each feed: elements of some are read by no node here, and not fetched."""
-        read = {*self.program.fetches, *(i for node in self.nodes for i in node.reads())}
-        return [i in read for i in self.program.feeds]
-
-    @cached_property
     def states(self) -> tuple[int, ...]:
         """Positions of the persistables that this rank's nodes touch, or that are fetched from it."""
         program, used = self.program, {i for node in self.nodes for i in node.touches()}

@@ -141,8 +141,8 @@ class Resizer:
         """Return what a plan has of instructions that are bound, and all arrays."""
         program = self._part.program
         inputs = [
-            self._array(i, specs, memory, False) if copied else None
-            for i, copied in zip(program.feeds, self._part.copied, strict=True)
+            self._array(i, specs, memory, False) if i in program.read else None
+            for i in program.feeds
         ]
         fetched = [self._array(i, specs, memory, True) for i in program.fetches]
         capacity = self._region.scratch(0).capacity

@@ -134,8 +134,7 @@ class Segment:
     def reads(self) -> set[int]:
         """Positions of what it is fed and whose elements it reads, or passes on."""
         program, known = self.program, self.cache.shapes.known.feeds
-        read = {*program.fetches, *(i for node in program.nodes for i in node.reads())}
-        return {i for k, i in enumerate(program.feeds) if i in read or k in known}
+        return {i for k, i in enumerate(program.feeds) if i in program.read or k in known}
 
     def infer(
         self,

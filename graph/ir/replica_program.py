@@ -259,6 +259,11 @@ class ReplicaProgram:
         return {v.name: v.host for i, v in enumerate(self.values) if v.kind == STATE and i in used}
 
     @functools.cached_property
+    def read(self) -> frozenset[int]:
+        """Positions of the values whose elements ops read, and of those that are fetched."""
+        return frozenset([*self.fetches, *(i for node in self.nodes for i in node.reads())])
+
+    @functools.cached_property
     def uneven(self) -> bool:
         """Whether steps differ in more than the batch: by sequences, or feeds of several unknown sizes."""
         return any(
