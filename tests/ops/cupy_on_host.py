@@ -18,7 +18,7 @@ import numpy as np
 from rowlock.executor.cuda.cupy_runtime import _argument
 from rowlock.executor.cuda.gemm import Gemm, Operands, ReferenceBlas
 from rowlock.executor.cuda.kernel import CudaKernel
-from rowlock.executor.cuda.runtime import Dims, Step
+from rowlock.executor.cuda.runtime import Captured, Dims, Step
 from rowlock.executor.device import gpus
 from rowlock.executor.host.host_memory import aligned
 from rowlock.executor.simulated import simulated
@@ -65,7 +65,7 @@ def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
 class HostArray(cupy.ndarray):  # type: ignore[misc]
     """An array of CuPy over host memory."""
 
-    def get(self) -> np.ndarray:
+    def get(self, *_how: Any) -> np.ndarray:
         return np.array(host(self))
 
     def fill(self, value: Any) -> None:
@@ -102,6 +102,7 @@ class Module(ModuleType):
 
     ndarray, ufunc = cupy.ndarray, np.ufunc
     broadcast_to = staticmethod(cupy.broadcast_to)  # a view
+    linalg = SimpleNamespace(inv=on_host(np.linalg.inv), cholesky=on_host(np.linalg.cholesky))
 
     def empty(self, shape: Any, dtype: Any = float) -> HostArray:
         return array_of(shape, dtype)
@@ -114,6 +115,11 @@ class Module(ModuleType):
     def ones(self, shape: Any, dtype: Any = float) -> HostArray:
         array = array_of(shape, dtype)
         array.fill(1)
+        return array
+
+    def full(self, shape: Any, value: Any, dtype: Any = float) -> HostArray:
+        array = array_of(shape, dtype)
+        array.fill(value)
         return array
 
     def empty_like(self, array: Any) -> HostArray:
@@ -132,11 +138,13 @@ class Module(ModuleType):
             raise AttributeError(name)
         assert hasattr(cupy, name), f"CuPy has no {name}"
         fn = getattr(np, name)
+        known: Any = on_host(fn) if callable(fn) and not isinstance(fn, type) else fn
         if isinstance(fn, np.ufunc):
-            ufunc: Any = on_host(fn)
-            ufunc.reduce = on_host(fn.reduce)
-            return ufunc
-        return on_host(fn) if callable(fn) and not isinstance(fn, type) else fn
+            known.reduce = on_host(fn.reduce)
+        elif callable(fn):
+            known.__name__ = fn.__name__
+        setattr(self, name, known)  # by which a function is told from others
+        return known
 
 
 class Blas(ReferenceBlas):
@@ -186,7 +194,7 @@ class HostCupy(simulated.SimulatedRuntime):
 
     def copying(self, target: Any, source: Any) -> Step:
         _same_bytes(target, source)
-        return super().copying(host(target), host(source).reshape(target.shape))
+        return Captured(np.copyto, host(target), host(source).reshape(target.shape))
 
 
 def _same_bytes(target: Any, source: Any) -> None:
