@@ -71,8 +71,14 @@ class HostArray(cupy.ndarray):  # type: ignore[misc]
     def fill(self, value: Any) -> None:
         host(self).fill(value)
 
+    def __getitem__(self, index: Any) -> Any:
+        parts = index if isinstance(index, tuple) else (index,)
+        if any(isinstance(part, cupy.ndarray | np.ndarray | list) for part in parts):
+            return Module("cupy").asarray(host(self)[host(index)])
+        return super().__getitem__(index)
+
     def __setitem__(self, index: Any, value: Any) -> None:
-        host(self)[index] = host(value)
+        host(self)[host(index)] = host(value)
 
     def __eq__(self, other: object) -> Any:
         return host(self) == host(other)
@@ -83,6 +89,21 @@ class HostArray(cupy.ndarray):  # type: ignore[misc]
             if name in _REDUCTIONS
             else super().__getattribute__(name)
         )
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    def compute(self: HostArray, other: Any) -> Any:
+        result = getattr(host(self), name)(host(other))
+        return self if name.startswith("__i") else Module("cupy").asarray(result)
+
+    return compute
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "or", "and"):
+    for _form in (f"__{_name}__", f"__i{_name}__"):
+        setattr(HostArray, _form, _operator(_form))
+for _name in ("lt", "le", "gt", "ge"):
+    setattr(HostArray, f"__{_name}__", _operator(f"__{_name}__"))
 
 
 def array_of(shape: Any, dtype: Any, memory: np.ndarray | None = None) -> HostArray:
@@ -102,6 +123,7 @@ class Module(ModuleType):
 
     ndarray, ufunc = cupy.ndarray, np.ufunc
     broadcast_to = staticmethod(cupy.broadcast_to)  # a view
+    lib = cupy.lib
     linalg = SimpleNamespace(inv=on_host(np.linalg.inv), cholesky=on_host(np.linalg.cholesky))
 
     def empty(self, shape: Any, dtype: Any = float) -> HostArray:
