@@ -99,7 +99,7 @@ def _operator(name: str) -> Callable[..., Any]:
     return compute
 
 
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "or", "and"):
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "or", "and", "matmul"):
     for _form in (f"__{_name}__", f"__i{_name}__"):
         setattr(HostArray, _form, _operator(_form))
 for _name in ("lt", "le", "gt", "ge"):
