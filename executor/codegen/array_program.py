@@ -23,6 +23,8 @@ from ...graph.ops.registry import Op
 from ...strategies.errors import InvalidValue, SequenceError
 from ..device.device import Device
 from ..host.bounded_dict import BoundedDict
+from .dimensions import view_has
+from .factors import factors
 
 Step = Callable[[], Any]
 Outputs = Sequence[tuple[e.Expr, Any]]
@@ -73,6 +75,10 @@ def _extreme(dev: Device, name: str, x: Any, axes: tuple[int, ...], out: Any) ->
     return [partial(dev.reducer(f"{name}imum"), x, axes, None, out, True)]
 
 
+def _first_largest(dev: Device, x: Any, axis: int, out: Any) -> list[Step]:
+    return [lambda: dev.xp.copyto(out, x.argmax(axis))]
+
+
 @dataclass(frozen=True)
 class Means:
     """How a back end computes the parts of a formula.
@@ -83,6 +89,7 @@ class Means:
     ``offsets`` writes a zero and running sums of whole numbers, ``sequence_of`` the number of each row's
     sequence, ``matmul`` a product of (stacks of) matrices.
     ``extreme`` writes the largest ("max") or least ("min") along axes, which keep size 1.
+    ``first_largest`` writes the position of the first of the largest along an axis.
     ``inside`` refuses numbers that are not from 0 to a limit, with a sentence that has ``{}`` for the number.
     ``one_pass``: loops compute what their outputs have in common once.
     """
@@ -98,6 +105,7 @@ class Means:
     sequence_of: Callable[[Device, str, str, Any, Any], list[Step]] = _sequence_of
     matmul: Callable[[Device, Any, Any, Any], list[Step]] = _multiplied
     extreme: Callable[[Device, str, Any, tuple[int, ...], Any], list[Step]] = _extreme
+    first_largest: Callable[[Device, Any, int, Any], list[Step]] = _first_largest
 
 
 _VIEWS = {"reshape", "transpose", "broadcast", "slice", "constant", "checked"}
@@ -526,14 +534,11 @@ class _Program:
             problem = outside(op or self.op, limit, what, of)
             self.steps += self.means.inside(self.dev, source, limit, problem)
             return source
-        if source.flags.c_contiguous:
+        if source.flags.c_contiguous or view_has(source, term.shape):
             return source.reshape(term.shape)
-        view = source.reshape(term.shape)
-        if not self.dev.xp.may_share_memory(view, source):  # strides that no view of this shape has
-            copy = self.dev.scratch(term.shape, term.dtype)
-            self.steps += self.means.copy(self.dev, copy.reshape(source.shape), source)
-            return copy
-        return view
+        copy = self.dev.scratch(term.shape, term.dtype)
+        self.steps += self.means.copy(self.dev, copy.reshape(source.shape), source)
+        return copy
 
     def _kept(self, values: np.ndarray[Any, Any]) -> Any:
         array = self.dev.keep(values.shape, values.dtype)
@@ -574,7 +579,7 @@ class _Program:
         elif term.fn == "segment_argmax":
             self.steps += self.means.row_of_largest(dev, first, args[1], out)
         elif term.fn == "argmax":
-            self.steps.append(lambda: xp.copyto(out, first.argmax(term.options)))
+            self.steps += self.means.first_largest(dev, first, term.options, out)
         else:
             which = self.means.rows if term.fn == "rows" else self.means.row_sums
             self.steps += which(dev, first, args[1], out)
@@ -588,7 +593,4 @@ def _constant(content: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> n
 
 def _factor(dev: Device, op: str, fn: str, matrices: Any, out: Any) -> None:
     compute = dev.xp.linalg.inv if fn == "inverse" else dev.xp.linalg.cholesky
-    try:
-        dev.xp.copyto(out, compute(matrices))
-    except np.linalg.LinAlgError as error:
-        raise InvalidValue(f"{op}: a matrix has no {fn}: {error}.") from None
+    dev.xp.copyto(out, factors(dev, op, fn, lambda: compute(matrices)))

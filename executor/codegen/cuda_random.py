@@ -147,8 +147,9 @@ class _Text:
                     f"{p.name}v[j] = load_vec<{width}>({self.pointer[p.name]}_ + at + j * {width});"
                 )
                 lines += [
+                    "  if (whole)",
                     "#pragma unroll",
-                    f"  if (whole) for (int j = 0; j < {count}; j++) {load}",
+                    f"    for (int j = 0; j < {count}; j++) {load}",
                 ]
         lines += [*words, "  if (whole) {", "#pragma unroll", "    for (int i = 0; i < 8; i++)"]
         elements = []

@@ -33,6 +33,23 @@ def strides_of(array: Array, rank: int) -> tuple[int, ...]:
     return (0,) * (rank - array.ndim) + tuple(own)
 
 
+def view_has(array: Array, shape: Sequence[int]) -> bool:
+    """Tell whether a view of an array can have another shape: CuPy makes a copy at once where none can."""
+    runs: list[tuple[int, int]] = []  # of elements that lie behind each other at one stride
+    for size, step in zip(array.shape, array.strides, strict=True):
+        if size != 1:
+            joins = runs and runs[-1][1] == size * step
+            runs.append((runs.pop()[0] * size, step) if joins else (size, step))
+    for size in reversed(shape):
+        if size != 1:
+            left, step = runs.pop()
+            if left % size:
+                return False
+            if left > size:
+                runs.append((left // size, step * size))
+    return True
+
+
 def number_of(memories: list[Memory], memory: Memory) -> int:
     """Return the place of a memory among those of loops, the same for one that is seen twice."""
     dtype, where = memory.array.dtype, (memory.address, memory.strides)

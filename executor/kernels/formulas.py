@@ -23,6 +23,7 @@ from .cublaslt.product import product
 from .cuda.by_index import Sums, inside, picked
 from .cuda.copies import filled, moved
 from .cuda.elementwise import CUDA
+from .cuda.metric import best
 from .cuda.reduction import reduced
 from .cuda.sequences import offsets_of, row_of_largest, sequence_of
 from .loops import by_index
@@ -110,6 +111,11 @@ def _cuda_extreme(
     return reduced(dev, name.capitalize(), x, out, axes)
 
 
+def _cuda_first_largest(dev: Device, x: Array, axis: int, out: Array) -> list[Step]:
+    steps, (x,) = _in_order(dev, x)
+    return [*steps, *best(dev, x, out, axis, "false")]
+
+
 def _copies(alike: Copy) -> Copy:
     """Return the copy between arrays of one type, or of two: an array call."""
 
@@ -139,6 +145,7 @@ CUDA_MEANS = Means(
     sequence_of=_cuda_sequence_of,
     matmul=_cuda_matmul,
     extreme=_cuda_extreme,
+    first_largest=_cuda_first_largest,
 )
 
 

@@ -13,6 +13,7 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.device.gpus import local_gpus
 from rowlock.executor.device.place import CPUPlace
+from rowlock.executor.kernels.cublaslt import recurrence
 from rowlock.executor.simulated.simulated import COUNT
 from rowlock.fluid import layers as L
 from tests.ops.gpu import needs_compiler
@@ -93,6 +94,18 @@ def test_gpus_learn_what_cpus_learn_and_a_step_is_one_graph(name: str, count: in
     assert "the host takes part there" not in text
     if count == 1:
         assert "a step is 1 graph(s)" in text and ", 1 captured" in text
+
+
+@pytest.mark.parametrize("name", ["stacked", "attended"])
+def test_steps_of_wide_cells_are_products_that_the_host_leads(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one launch would read too many weights in each step of each sequence."""
+    monkeypatch.setattr(recurrence, "MOST_BYTES", 0)
+    on_gpu, text = losses(name, [fluid.CUDAPlace(0)])
+    on_cpu, _ = losses(name, [CPUPlace()])
+    np.testing.assert_allclose(on_gpu, on_cpu, rtol=2e-4)
+    assert text.count("the host takes part there") > 1
 
 
 def ordered() -> list[Any]:

@@ -25,10 +25,12 @@ LAYOUT = {"batch_norm": CHANNELS_LAST, "conv2d": CHANNELS_LAST}  # of images in 
 NEEDS = {"cuda": "cuda", "cublaslt": "cublaslt", "cudnn": "cudnn"}
 PATHS = [
     *(("cublaslt", op) for op in ("matmul", "mul", "fused_gemm_epilogue", "fused_feedforward", "lstm",
-                                  "gru")),
+                                  "gru", "linear_chain_crf")),
     *(("cudnn", op) for op in ("conv2d", "batch_norm", ATTENTION)),
     *(("cuda", op) for op in ("gelu", "softmax", "layer_norm", "reduce_sum", "pool2d", "transpose2",
-                              "lookup_table_v2", "softmax_with_cross_entropy", "adamw", "sequence_softmax")),
+                              "lookup_table_v2", "softmax_with_cross_entropy", "adamw", "sequence_softmax",
+                              "sequence_pool", "lod_rank_table", "attention_lstm", "warpctc", "edit_distance",
+                              "roi_align", "argsort")),
 ]  # fmt: skip
 
 
@@ -83,8 +85,9 @@ def test_a_path_is_right_eager_captured_and_replayed(
         runtime.synchronize()
         go()
         runtime.synchronize()
-        for slot, arrays in results.items() if name != ATTENTION else [("Out", results["Out"])]:
-            for array, value in zip(arrays, expected[slot], strict=True):
+        # what only the library's own gradient reads need not be what others keep
+        for slot in ["Out"] if name == ATTENTION else results.keys() & expected.keys():
+            for array, value in zip(results[slot], expected[slot], strict=True):
                 if np.size(value):
                     home = array.copy() if isinstance(array, np.ndarray) else array.get()
                     assert_near(home, value, f"{slot}, {how}", 2e-5 if kind == "float32" else 0)

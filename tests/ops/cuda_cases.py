@@ -83,7 +83,7 @@ def narrowed(arrays: Arrays, dtype: Any) -> Arrays:
 def steps_of(op: Op, inputs: Arrays, back_end: str, **attrs: Any) -> list[Any]:
     """Return the calls of a kernel on arrays of the GPU."""
     attrs = {**op.attrs, **attrs}
-    dev, specs = gpu(), infer(op, specs_of(inputs), attrs)
+    dev, specs = gpu(), infer(op, specs_of(inputs), attrs, inputs)
     outputs = {
         s: [dev.xp.zeros(v.shape, to_numpy(v.dtype)) for v in many] for s, many in specs.items()
     }

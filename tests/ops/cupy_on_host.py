@@ -18,7 +18,7 @@ import numpy as np
 from rowlock.executor.cuda.cupy_runtime import _argument
 from rowlock.executor.cuda.gemm import Gemm, Operands, ReferenceBlas
 from rowlock.executor.cuda.kernel import CudaKernel
-from rowlock.executor.cuda.runtime import Dims, Step
+from rowlock.executor.cuda.runtime import Captured, Dims, Step
 from rowlock.executor.device import gpus
 from rowlock.executor.host.host_memory import aligned
 from rowlock.executor.simulated import simulated
@@ -65,14 +65,20 @@ def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
 class HostArray(cupy.ndarray):  # type: ignore[misc]
     """An array of CuPy over host memory."""
 
-    def get(self) -> np.ndarray:
+    def get(self, *_how: Any) -> np.ndarray:
         return np.array(host(self))
 
     def fill(self, value: Any) -> None:
         host(self).fill(value)
 
+    def __getitem__(self, index: Any) -> Any:
+        parts = index if isinstance(index, tuple) else (index,)
+        if any(isinstance(part, cupy.ndarray | np.ndarray | list) for part in parts):
+            return Module("cupy").asarray(host(self)[host(index)])
+        return super().__getitem__(index)
+
     def __setitem__(self, index: Any, value: Any) -> None:
-        host(self)[index] = host(value)
+        host(self)[host(index)] = host(value)
 
     def __eq__(self, other: object) -> Any:
         return host(self) == host(other)
@@ -83,6 +89,21 @@ class HostArray(cupy.ndarray):  # type: ignore[misc]
             if name in _REDUCTIONS
             else super().__getattribute__(name)
         )
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    def compute(self: HostArray, other: Any) -> Any:
+        result = getattr(host(self), name)(host(other))
+        return self if name.startswith("__i") else Module("cupy").asarray(result)
+
+    return compute
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "or", "and", "matmul"):
+    for _form in (f"__{_name}__", f"__i{_name}__"):
+        setattr(HostArray, _form, _operator(_form))
+for _name in ("lt", "le", "gt", "ge"):
+    setattr(HostArray, f"__{_name}__", _operator(f"__{_name}__"))
 
 
 def array_of(shape: Any, dtype: Any, memory: np.ndarray | None = None) -> HostArray:
@@ -102,6 +123,8 @@ class Module(ModuleType):
 
     ndarray, ufunc = cupy.ndarray, np.ufunc
     broadcast_to = staticmethod(cupy.broadcast_to)  # a view
+    lib = cupy.lib
+    linalg = SimpleNamespace(inv=on_host(np.linalg.inv), cholesky=on_host(np.linalg.cholesky))
 
     def empty(self, shape: Any, dtype: Any = float) -> HostArray:
         return array_of(shape, dtype)
@@ -114,6 +137,11 @@ class Module(ModuleType):
     def ones(self, shape: Any, dtype: Any = float) -> HostArray:
         array = array_of(shape, dtype)
         array.fill(1)
+        return array
+
+    def full(self, shape: Any, value: Any, dtype: Any = float) -> HostArray:
+        array = array_of(shape, dtype)
+        array.fill(value)
         return array
 
     def empty_like(self, array: Any) -> HostArray:
@@ -132,11 +160,13 @@ class Module(ModuleType):
             raise AttributeError(name)
         assert hasattr(cupy, name), f"CuPy has no {name}"
         fn = getattr(np, name)
+        known: Any = on_host(fn) if callable(fn) and not isinstance(fn, type) else fn
         if isinstance(fn, np.ufunc):
-            ufunc: Any = on_host(fn)
-            ufunc.reduce = on_host(fn.reduce)
-            return ufunc
-        return on_host(fn) if callable(fn) and not isinstance(fn, type) else fn
+            known.reduce = on_host(fn.reduce)
+        elif callable(fn):
+            known.__name__ = fn.__name__
+        setattr(self, name, known)  # by which a function is told from others
+        return known
 
 
 class Blas(ReferenceBlas):
@@ -186,7 +216,7 @@ class HostCupy(simulated.SimulatedRuntime):
 
     def copying(self, target: Any, source: Any) -> Step:
         _same_bytes(target, source)
-        return super().copying(host(target), host(source).reshape(target.shape))
+        return Captured(np.copyto, host(target), host(source).reshape(target.shape))
 
 
 def _same_bytes(target: Any, source: Any) -> None:

@@ -6,17 +6,21 @@ kernels for CuPy run on a module with these limits; whether the numbers are righ
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from types import ModuleType
+from collections.abc import Iterator
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from rowlock.executor.codegen.erf import erf
+from rowlock.executor.codegen.factors import factors
 from rowlock.executor.device.device import Device, aligned_bytes
 from rowlock.executor.kernels.registry import has_kernel
 from rowlock.graph.ops.registry import OPS
+from rowlock.strategies.errors import InvalidValue, Unsupported
 from tests.ops.harness import draw, gradients, run
 from tests.ops.test_conformance import CASES, DIFFERENTIABLE, seeds_of
 
@@ -94,3 +98,27 @@ def test_kernels_for_cupy_keep_to_its_calls(name: str, index: int) -> None:
     for slot, grads in slopes.items():
         for one, other in zip(grads, again[slot], strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
+
+
+def test_cupy_is_asked_to_tell_of_matrices_without_factors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would go on with NaN: looking costs a wait."""
+    asked: dict[str, str] = {}
+
+    @contextlib.contextmanager
+    def errstate(**how: str) -> Iterator[None]:
+        asked.update(how)
+        yield
+
+    def inverse() -> np.ndarray:
+        assert asked == {"linalg": "raise"}
+        return np.linalg.inv(np.zeros((2, 2)))
+
+    def missing() -> None:
+        raise ImportError("libcusolver.so.12")
+
+    monkeypatch.setitem(sys.modules, "cupyx", SimpleNamespace(errstate=errstate))
+    dev: Any = SimpleNamespace(runtime=SimpleNamespace(name="cupy"))
+    with pytest.raises(InvalidValue, match="inverse: a matrix has no inverse: Singular matrix"):
+        factors(dev, "inverse", "inverse", inverse)
+    with pytest.raises(Unsupported, match=r"qr on a GPU needs cuSOLVER: pip .*libcusolver\.so\.12"):
+        factors(dev, "qr", "such factors", missing)

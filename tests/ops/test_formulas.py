@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rowlock.executor.codegen.array_program import Means, bind_terms
+from rowlock.executor.codegen.dimensions import view_has
 from rowlock.executor.device.device import Device
 from rowlock.executor.kernels.array.formula import ARRAY_MEANS
 from rowlock.executor.kernels.capabilities import installed
@@ -129,6 +130,21 @@ def test_an_index_outside_the_rows_is_refused_when_it_comes() -> None:
     root = f.take(x, f.checked(index, 3, "index"), 0)
     with pytest.raises(InvalidValue, match=r"op: index 3 is outside the 3 rows \(0 to 2\)"):
         computed([root], {"x": np.ones((3, 2), "f4"), "index": np.array([0, 3])}, ARRAY_MEANS)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_shapes_a_view_can_have(seed: int) -> None:
+    """NumPy tells by copying where none can."""
+    rng = np.random.default_rng(seed)
+    x = np.zeros(rng.choice([1, 2, 3, 4, 6], 4)).transpose(rng.permutation(4))
+    x = x[tuple(slice(None, None, int(step)) for step in rng.choice([1, 1, 1, 2, -1], 4))]
+    x = np.broadcast_to(x, (2, *x.shape)) if seed % 4 == 0 else x
+    left, shape = x.size, list[int]()
+    while left > 1:
+        shape.append(int(rng.choice([n for n in range(2, left + 1) if left % n == 0])))
+        left //= shape[-1]
+    for sizes in (shape, [1, *shape[::-1], 1], [x.size], [*x.shape, 1]):
+        assert view_has(x, sizes) == np.may_share_memory(x, x.reshape(sizes)), (x.strides, sizes)
 
 
 def test_gradients_of_parts_lie_beside_each_other() -> None:

@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ....graph.ops.factors import Determinant, Eigh, Qr, Svd
-from ....strategies.errors import InvalidValue
+from ...codegen.factors import factors
 from ...device.device import Device
 from ..registry import Step, kernel
 
 
 def _call(dev: Device, op: str, results: Sequence[Any], compute: Callable[[], Any]) -> Step:
     def run() -> None:
-        try:
-            values = compute()
-        except np.linalg.LinAlgError as error:
-            raise InvalidValue(f"{op}: a matrix has no such factors: {error}.") from None
+        values = factors(dev, op, "such factors", compute)
         for out, value in zip(results, values, strict=True):
             if out is not None:
                 dev.xp.copyto(out, value.reshape(out.shape))

@@ -47,7 +47,8 @@ def _choose(
     return rows.launch("block_choose", kinds, arrays, _INCLUDES, ints(count=count))
 
 
-def _best(dev: Device, x: Array, out: Array, axis: int, least: str) -> list[Step]:
+def best(dev: Device, x: Array, out: Array, axis: int, least: str) -> list[Step]:
+    """Return the calls that write where the first of the largest ("true": least) elements along an axis are."""
     columns = out if out.dtype == "int64" else dev.scratch(out.shape, "int64")
     steps = _choose(dev, x, None, columns, axis, 1, least, "true")
     if columns is out:
@@ -58,12 +59,12 @@ def _best(dev: Device, x: Array, out: Array, axis: int, least: str) -> list[Step
 
 @cuda("arg_max")
 def arg_max(dev: Device, a: ArgExtreme) -> list[Step]:
-    return _best(dev, a.x, a.out, a.axis, "false")
+    return best(dev, a.x, a.out, a.axis, "false")
 
 
 @cuda("arg_min")
 def arg_min(dev: Device, a: ArgExtreme) -> list[Step]:
-    return _best(dev, a.x, a.out, a.axis, "true")
+    return best(dev, a.x, a.out, a.axis, "true")
 
 
 def few(node: Node) -> bool:
