@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from ..graph.layers import binary, draws, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import Floats, number
+from ..graph.layers.arguments import Floats, check_float, number
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
 from ..strategies.types import VarType, to_var_type
 from .creation import full_like, sizes_or_variables, zeros_like
 from .framework import dtype_or_default
-from .math import alike, cumsum, maximum, minimum
+from .math import add, alike, cumsum, maximum, minimum
 from .places import known_sizes
 from .search import where
 
@@ -45,13 +46,24 @@ def randn(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
 
 
 def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None = None) -> Variable:
-    """Samples of a normal distribution; of ``mean`` and ``std`` that are Variables the shape is taken."""
-    variables = [parameter for parameter in (mean, std) if isinstance(parameter, Variable)]
+    """Samples of a normal distribution; of ``mean`` and ``std`` that are Variables the shape is taken.
+
+    Raises:
+        InvalidType: they hold no floats, or are no numbers.
+    """
+    return _normal("normal", mean, std, shape)
+
+
+def _normal(layer: str, mean: Any, std: Any, shape: Any) -> Variable:
+    moments = {"mean": mean, "std": std}
+    variables = {name: x for name, x in moments.items() if isinstance(x, Variable)}
     if not variables:
-        mean, std = number(mean, "mean", "normal"), number(std, "std", "normal")
-        sizes = sizes_or_variables([1] if shape is None else shape, "normal")
+        mean, std = (number(x, name, layer) for name, x in moments.items())
+        sizes = sizes_or_variables([1] if shape is None else shape, layer)
         return tensors.gaussian_random(sizes, mean, std, dtype=dtype_or_default(None))
-    sample = tensors.gaussian_random(list(variables[0].shape or ()), dtype=variables[0].dtype)
+    for name, x in variables.items():
+        check_float(x, name, layer)
+    sample = drawn(reduce(add, variables.values()), [], layer, is_normal=True)
     scaled: Variable = sample * std + mean
     return scaled
 
@@ -60,17 +72,18 @@ def log_normal(
     mean: Any = 1.0, std: Any = 2.0, shape: Any = None, name: str | None = None
 ) -> Variable:
     """exp of :func:`normal`."""
-    return unary.exp(normal(mean, std, shape, name))
+    return unary.exp(_normal("log_normal", mean, std, shape))
 
 
 def rand_like(input: Variable, name: str | None = None, *, dtype: Any = None) -> Variable:
     """Evenly between 0 and 1, in the shape and, by default, the type of ``input``."""
-    return rand(known_sizes(input, "rand_like"), input.dtype if dtype is None else dtype)
+    return drawn(input if dtype is None else layers.cast(input, dtype), [], "rand_like")
 
 
 def randn_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
     """From the standard normal distribution, in the shape and, by default, the type of x."""
-    return randn(known_sizes(x, "randn_like"), x.dtype if dtype is None else dtype)
+    like = x if dtype is None else layers.cast(x, dtype)
+    return drawn(like, [], "randn_like", is_normal=True)
 
 
 def randint(
