@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
+from operator import add
 from typing import Any
 
 from ..graph.layers import binary, unary
@@ -10,6 +12,7 @@ from ..graph.layers import shape as layers
 from ..graph.layers.arguments import Floats, number
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
+from ..strategies.errors import InvalidValue
 from ..strategies.types import FLOATS, INTEGERS
 from .creation import full_like
 from .math import alike, floats, isnan, most
@@ -34,6 +37,18 @@ def lerp(x: Variable, y: Variable, weight: Any, name: str | None = None) -> Vari
     return x + (y - x) * (
         weight if isinstance(weight, Variable) else number(weight, "weight", "lerp")
     )
+
+
+def multigammaln(x: Floats, p: int, name: str | None = None) -> Variable:
+    """The logarithm of the gamma function of ``p`` dimensions.
+
+    Raises:
+        InvalidValue: ``p`` is below 1.
+    """
+    if p < 1:
+        raise InvalidValue(f"multigammaln: p must be above 0, got {p}.")
+    terms = [unary.lgamma(x - 0.5 * i) for i in range(p)]
+    return reduce(add, terms) + 0.25 * p * (p - 1) * math.log(math.pi)
 
 
 def logaddexp(x: Variable, y: Variable, name: str | None = None) -> Variable:

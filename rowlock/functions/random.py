@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
@@ -15,7 +16,7 @@ from ..strategies.errors import InvalidValue
 from ..strategies.types import VarType, to_var_type
 from .creation import full_like, sizes_or_variables, zeros_like
 from .framework import dtype_or_default
-from .math import add, alike, cumsum, maximum, minimum
+from .math import add, alike, cumsum, maximum, minimum, tan
 from .places import known_sizes
 from .search import where
 
@@ -73,6 +74,37 @@ def log_normal(
 ) -> Variable:
     """exp of :func:`normal`."""
     return unary.exp(_normal("log_normal", mean, std, shape))
+
+
+def normal_(x: Floats, mean: float = 0.0, std: float = 1.0, name: str | None = None) -> Variable:
+    """Samples of a normal distribution in the shape of x, as a variable of their own."""
+    return drawn(x, [], "normal_", is_normal=True) * float(std) + float(mean)
+
+
+def log_normal_(
+    x: Floats, mean: float = 1.0, std: float = 2.0, name: str | None = None
+) -> Variable:
+    """exp of :func:`normal_`."""
+    return unary.exp(normal_(x, mean, std))
+
+
+def cauchy_(x: Floats, loc: float = 0, scale: float = 1, name: str | None = None) -> Variable:
+    """Samples of a Cauchy distribution in the shape of x, as a variable of their own."""
+    return tan((drawn(x, [], "cauchy_") - 0.5) * math.pi) * float(scale) + float(loc)
+
+
+def geometric_(x: Floats, probs: Any, name: str | None = None) -> Variable:
+    """log(u) / log(1 - probs) with u from (0, 1], in the shape of x, as a variable of its own.
+
+    As Paddle's, samples of a geometric distribution that are not rounded up.
+    """
+    chance = probs if isinstance(probs, Variable) else full_like(x, float(probs))
+    return unary.log(1.0 - drawn(x, [], "geometric_")) / unary.log1p(chance * -1.0)
+
+
+def bernoulli_(x: Floats, p: Any = 0.5, name: str | None = None) -> Variable:
+    """Ones with the probability ``p``, zeros otherwise, in the shape of x, as a variable of their own."""
+    return draws.bernoulli(p if isinstance(p, Variable) else full_like(x, float(p)), name)
 
 
 def rand_like(input: Variable, name: str | None = None, *, dtype: Any = None) -> Variable:

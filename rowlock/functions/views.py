@@ -341,6 +341,26 @@ def broadcast_shapes(*shapes: Sequence[int]) -> list[int]:
     return _common_shape("broadcast_shapes", *sizes)
 
 
+def unfold(x: Variable, axis: int, size: int, step: int, name: str | None = None) -> Variable:
+    """Windows of ``size`` elements along ``axis``, each ``step`` behind the one before, as a last dimension.
+
+    Raises:
+        InvalidValue: no window fits, the size along ``axis`` is not known, or ``step`` is below 1.
+    """
+    axis = axis_of(x, axis, "unfold")
+    length = (x.shape or ())[axis]
+    if step < 1 or not 0 < size <= length:
+        raise InvalidValue(
+            f"unfold: size must be 1 to the {length} elements along axis {axis} of {x.name!r}, and step "
+            f"above 0, got {size} and {step}."
+        )
+    count = (length - size) // step + 1
+    places = (np.arange(count)[:, None] * step + np.arange(size)).ravel()
+    windows = unflatten(gather(x, constant(places, VarType.INT64), axis), axis, [count, size])
+    order = [i for i in range(x.ndim + 1) if i != axis + 1]
+    return transpose(windows, [*order, axis + 1])
+
+
 def vander(
     x: Variable, n: int | None = None, increasing: bool = False, name: str | None = None
 ) -> Variable:
