@@ -194,7 +194,10 @@ def cond(
     problem = "Incompatible return values of true_fn and false_fn in cond: "
     if yes is None or no is None:
         silent, other = ("true_fn", "false_fn") if yes is None else ("false_fn", "true_fn")
-        raise InvalidValue(f"{problem}{silent} returns None while {other} returns non-None.")
+        raise InvalidValue(
+            f"{problem}{silent} returns None while {other} returns non-None. Return what stays as it is, too. "
+            f"Built at {user_line()}."
+        )
     try:
         assert_same_structure(yes, no, check_types=False)
     except InvalidValue as error:

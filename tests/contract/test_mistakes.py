@@ -374,3 +374,17 @@ def test_a_variable_has_no_number_while_the_program_is_built() -> None:
         TypeError, match=f"feed 'x': got the variable {loss.name}: .* Feed an array"
     ):
         fluid.Executor().run(feed={"x": loss}, fetch_list=[loss])
+
+
+def test_a_fetch_list_in_the_place_of_a_feed_is_told() -> None:
+    _, loss = _net()
+    main = fluid.default_main_program()
+    with pytest.raises(
+        ValueError, match=r"got dict\. A dict is a feed: write feed=\.\.\., fetch_list="
+    ):
+        fluid.Executor().run(main, [loss], {"x": np.ones((2, 3), "float32")})
+    test = fluid.CompiledProgram(main.clone(for_test=True))
+    with pytest.raises(TypeError, match="Give the one that trains"):
+        test.with_data_parallel(share_vars_from=main)
+    with pytest.raises(AttributeError, match="Did you mean 'relu'"):
+        fluid.layers.Relu  # noqa: B018
