@@ -15,6 +15,7 @@ import rowlock.fluid as fluid
 from rowlock.strategies.errors import (
     EnforceNotMet,
     FeedError,
+    InvalidArgument,
     InvalidValue,
     MissingFile,
     ShapeError,
