@@ -381,7 +381,7 @@ def test_a_fetch_list_in_the_place_of_a_feed_is_told() -> None:
     _, loss = _net()
     main = fluid.default_main_program()
     with pytest.raises(
-        ValueError, match=r"got dict\. A dict is a feed: write feed=\.\.\., fetch_list="
+        InvalidArgument, match=r"got dict\. A dict is a feed: write feed=\.\.\., fetch_list="
     ):
         fluid.Executor().run(main, [loss], {"x": np.ones((2, 3), "float32")})
     test = fluid.CompiledProgram(main.clone(for_test=True))
