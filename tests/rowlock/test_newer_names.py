@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -207,3 +208,31 @@ def test_parameters_by_name() -> None:
     assert [*paddle.nn.ParameterDict(parameters)] == ["a", "b", "c"]
     with pytest.raises(InvalidArgument, match="ParameterDict holds Parameters"):
         parameters["d"] = paddle.to_tensor([1.0])
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 2e-15), ("float32", 1e-6)])
+def test_the_inverse_of_the_error_function(dtype: str, tolerance: float) -> None:
+    x = paddle.static.data("x", [None], dtype)
+    x.stop_gradient = False
+    out = paddle.erfinv(x)
+    slopes = fluid.gradients(fluid.layers.reduce_sum(out), x)[0]
+    roots = np.array([0.0, 1e-6, -0.25, 0.5, 1.0, 1.0184, -1.5, 2.0, 2.5])
+    feed = np.array([math.erf(root) for root in roots]).astype(dtype)
+    (out, slopes), (ends,) = (
+        fetched(out, slopes, x=feed),
+        fetched(out, x=np.array([1, -1, 2], dtype)),
+    )
+    rounding = np.abs(feed) * np.finfo(dtype).eps * math.sqrt(math.pi) / 2 * np.exp(roots**2)
+    assert (np.abs(out - roots) <= rounding + tolerance * np.abs(roots)).all()
+    np.testing.assert_allclose(slopes, math.sqrt(math.pi) / 2 * np.exp(out**2), rtol=10 * tolerance)
+    np.testing.assert_array_equal(ends, [np.inf, -np.inf, np.inf])
+    half = fetched(paddle.erfinv(paddle.cast(x, "float16")), x=np.array([0.5], dtype))[0]
+    assert half.dtype == np.float16 and abs(half[0] - 0.4769) < 1e-3
+
+
+def test_one_of_two_variables_by_a_mask() -> None:
+    mask = fluid.data("mask", [1], "int32")
+    pair = [fluid.layers.fill_constant([2], "float32", value) for value in (3.0, 4.0)]
+    chosen = fluid.layers.control_flow.select_input(pair, mask)
+    for which, value in enumerate((3.0, 4.0)):
+        assert (fetched(chosen, mask=np.array([which], "int32"))[0] == value).all()
