@@ -143,7 +143,8 @@ class CompiledProgram(Runnable):
         validate_types(build_strategy, exec_strategy)
         if share_vars_from is not None and not isinstance(share_vars_from, CompiledProgram):
             raise InvalidType(
-                f"share_vars_from must be a CompiledProgram, got {type(share_vars_from).__name__}."
+                f"share_vars_from must be a CompiledProgram, got {type(share_vars_from).__name__}. Give the "
+                f"one that trains: what with_data_parallel returned."
             )
         if self._parallel is not None:
             warnings.warn(
@@ -368,7 +369,8 @@ class CompiledProgram(Runnable):
             )
         if source._parallel is None:
             raise InvalidValue(
-                "share_vars_from: that program was not run yet, there is nothing to share."
+                "share_vars_from: that program was not run yet, there is nothing to share. Run a step of it "
+                "first."
             )
         if source._parallel.gang.delivery.broken and source._scope is not None:
             source._parallel = source._prepare(own, source._scope)

@@ -42,6 +42,7 @@ _SUBPACKAGES = (
 )
 _CONSTANTS = (  # of ``functions/constants.py``
     *("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32"),
+    *("half", "float", "double"),
     *("float64", "e", "inf", "nan", "pi", "newaxis"),
 )
 _FUNCTIONAL = (

@@ -163,9 +163,10 @@ def first_of(names: Iterable[str], most: int = 5) -> str:
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the known name closest to ``name``, or an empty string."""
     known = list(names)
-    matches = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    if not matches:  # 'X' for 'x'
-        folded = {other.casefold(): other for other in known}
+    folded = {other.casefold(): other for other in known}
+    matches = [folded[name.casefold()]] if name.casefold() in folded else []  # 'X' for 'x'
+    matches = matches or difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    if not matches:
         close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
         matches = [folded[match] for match in close]
     return f" Did you mean {matches[0]!r}?" if matches else ""

@@ -45,6 +45,11 @@ def to_array(name: str, value: Any, variable: Variable) -> np.ndarray:
                 f"feed fluid.create_lod_tensor(rows, lengths, place), or what a DataFeeder makes of samples."
             )
         raise FeedTypeError(f"feed {name!r}: got a Python {type(value).__name__}. {cure}")
+    elif isinstance(value, Variable):
+        raise FeedTypeError(
+            f"feed {name!r}: got the {value}, which has numbers only while a step runs. Feed an array, such as "
+            f"exe.run(..., fetch_list=[{value.name!r}]) returns."
+        )
     else:
         array = _of_tensor(value) if isinstance(value, Tensor) else _as_array(name, value, variable)
     if array.dtype == np.uint16 and variable.dtype == VarType.BF16:

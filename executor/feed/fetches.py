@@ -30,8 +30,13 @@ def fetch_names_of(fetch_list: Any) -> tuple[tuple[str, ...], tuple[OpKey, ...]]
     if isinstance(fetch_list, (str, Variable)):
         fetch_list = [fetch_list]
     if not isinstance(fetch_list, (list, tuple)):
+        cure = (
+            " A dict is a feed: write feed=..., fetch_list=..."
+            if isinstance(fetch_list, dict)
+            else ""
+        )
         raise InvalidArgument(
-            f"fetch_list must be a list of variables, got {type(fetch_list).__name__}."
+            f"fetch_list must be a list of variables, got {type(fetch_list).__name__}.{cure}"
         )
     names: list[str] = []
     updates: list[OpKey] = []

@@ -71,7 +71,7 @@ class Branches(DataLoops):
             )
         if value not in self.choices:
             flag = self._new(f"{value.name}@FLAG", _FLAG)
-            yield node_of(op, "reshape", {"X": (value,)}, {"Out": (flag,)}, {"shape": [1]})
+            yield node_of(op, "condition", {"X": (value,)}, {"Out": (flag,)})
             self.choices[value] = flag
         return self.choices[value]
 

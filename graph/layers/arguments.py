@@ -14,7 +14,7 @@ import reprlib
 import sys
 from ast import literal_eval
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from inspect import Parameter, signature
 from types import FunctionType
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
@@ -72,13 +72,22 @@ def integer(value: Any, argument: str, layer: str) -> int:
 
 
 def integers(value: Any, argument: str, layer: str, count: int = 1) -> list[int]:
-    """Return integers of a list, a tuple or an array as Python's; one integer stands for ``count`` of them.
+    """Return integers of a list, a tuple or an array as Python's.
+
+    One integer stands for ``count`` of them; where that is 0 there must be several.
 
     Raises:
         InvalidType: something else is there.
     """
-    many = value if isinstance(value, (list, tuple, np.ndarray)) else [value] * count
-    return [integer(item, argument, layer) for item in many]
+    if (isinstance(value, np.ndarray) and value.ndim) or (
+        isinstance(value, Sequence) and not isinstance(value, str)
+    ):
+        return [integer(item, f"a number of {argument}", layer) for item in value]
+    if not count:
+        raise InvalidType(
+            f"{layer}: {argument} must be a list or a tuple of ints, got {value!r} ({type(value).__name__})."
+        )
+    return [integer(value, argument, layer)] * count
 
 
 def number(value: Any, argument: str, layer: str) -> float:
@@ -106,28 +115,6 @@ def flag(value: Any, argument: str, layer: str) -> bool:
             f"{layer}: {argument} must be True or False, got {value!r} ({type(value).__name__})."
         )
     return bool(value)
-
-
-def _several_integers(value: Any, argument: str, layer: str) -> list[int]:
-    """Return a list, a tuple, an array or another sequence of integers as a list of Python ints.
-
-    Raises:
-        InvalidType: ``value`` is none, or holds something else.
-    """
-    if isinstance(value, str) or not isinstance(value, (Sequence, np.ndarray)):
-        raise InvalidType(
-            f"{layer}: {argument} must be a list or a tuple of ints, got {value!r} ({type(value).__name__})."
-        )
-    return [integer(item, f"a number of {argument}", layer) for item in value]
-
-
-def _integer_or_several(value: Any, argument: str, layer: str) -> list[int]:
-    is_several = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str)
-    return (
-        _several_integers(value, argument, layer)
-        if is_several
-        else [integer(value, argument, layer)]
-    )
 
 
 def check_function(value: Any, argument: str, layer: str) -> None:
@@ -177,8 +164,8 @@ _CHECKS: dict[str, Callable[[Any, str, str], Any]] = {
     "int": integer,
     "float": number,
     "Generator": check_function,
-    "Sequence[int]": _several_integers,
-    "int | Sequence[int]": _integer_or_several,
+    "Sequence[int]": partial(integers, count=0),
+    "int | Sequence[int]": integers,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from math import prod
 from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue, UnknownField
@@ -87,11 +88,22 @@ class ConditionalBlock:
 
 
 def check_condition(value: Any, argument: str, layer: str) -> None:
-    """Raise InvalidType unless ``value`` is a boolean Variable."""
+    """Raise InvalidType unless ``value`` is a boolean Variable of one element, as far as sizes are known."""
     check_variable(value, argument, layer)
     if value.dtype != VarType.BOOL:
         kind = value.dtype and value.dtype.name
         raise InvalidType(f"{layer}: {argument} must be a bool Variable, {value.name!r} is {kind}.")
+    _check_one_element(value, argument, layer)
+
+
+def _check_one_element(value: Variable, argument: str, layer: str) -> None:
+    """Raise InvalidType if sizes are known, and there are not just one element."""
+    shape = value.shape or ()
+    if -1 not in shape and prod(shape) != 1:
+        raise InvalidType(
+            f"{layer}: {argument} expected one element, and {value.name!r} has the shape {list(shape)}. "
+            f"Reduce it (reduce_all, reduce_any), or choose element by element (where)."
+        )
 
 
 def _check_callable(function: Any, argument: str, layer: str) -> None:
@@ -182,7 +194,10 @@ def cond(
     problem = "Incompatible return values of true_fn and false_fn in cond: "
     if yes is None or no is None:
         silent, other = ("true_fn", "false_fn") if yes is None else ("false_fn", "true_fn")
-        raise InvalidValue(f"{problem}{silent} returns None while {other} returns non-None.")
+        raise InvalidValue(
+            f"{problem}{silent} returns None while {other} returns non-None. Return what stays as it is, too. "
+            f"Built at {user_line()}."
+        )
     try:
         assert_same_structure(yes, no, check_types=False)
     except InvalidValue as error:
@@ -210,7 +225,7 @@ def case(
             raise InvalidType(
                 f"case: an element of pred_fn_pairs must be a 2-tuple (pred, fn), got {pair!r}."
             )
-        check_variable(pair[0], "a pred of pred_fn_pairs", "case")
+        check_condition(pair[0], "a pred of pred_fn_pairs", "case")
         _check_callable(pair[1], f"the fn for {pair[0].name} of pred_fn_pairs", "case")
     if default is None:
         default = pairs.pop()[1]
@@ -246,6 +261,7 @@ def switch_case(
             f"switch_case: branch_index must be uint8, int32 or int64, {branch_index.name!r} is "
             f"{branch_index.dtype and branch_index.dtype.name}."
         )
+    _check_one_element(branch_index, "branch_index", "switch_case")
     if branch_index.dtype != VarType.INT64:
         branch_index = cast(branch_index, "int64")
     functions = _by_key(branch_fns)

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from ...strategies.errors import InvalidType
 from ...strategies.types import VarType
 from ..program.variable import Variable
-from .arguments import check_variable
 from .binary import equal, less_equal
 from .decoding import Decoder
 from .draws import sampling_id
@@ -40,7 +39,6 @@ class TrainingHelper(DecodeHelper):
     """
 
     def __init__(self, inputs: Any, sequence_length: Variable, time_major: bool = False) -> None:
-        check_variable(sequence_length, "sequence_length", "TrainingHelper")
         self.inputs, self.sequence_length, self.time_major = inputs, sequence_length, time_major
         # Behind the last step another is read, though not used.
         self.inputs_ = map_structure(lambda x: pad(x, self._one_more(x.ndim)), inputs)
@@ -93,7 +91,6 @@ class GreedyEmbeddingHelper(DecodeHelper):
             raise InvalidType(
                 f"{type(self).__name__}: embedding_fn must be callable, got {embedding_fn!r}."
             )
-        check_variable(start_tokens, "start_tokens", type(self).__name__)
         self.embedding_fn, self.start_tokens = embedding_fn, start_tokens
         self.end_token = fill_constant([1], "int64", end_token)
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, Unsupported
 from ..program.variable import Variable
-from .arguments import integer
 from .boxes import box_coder, iou_similarity, prior_box
 from .conv import conv2d
 from .helper import LayerHelper, constant_layer, layer, layers
@@ -23,18 +22,12 @@ from .unary import softmax
 _VARIANCES = (0.1, 0.1, 0.2, 0.2)
 
 
-def _integers(values: Any, argument: str, op_type: str) -> list[int]:
-    if not isinstance(values, (list, tuple)):
-        raise InvalidType(f"{op_type}: {argument} must be a list or a tuple, got {values!r}.")
-    return [integer(value, argument, op_type) for value in values]
-
-
 def yolov3_loss(
     x: Variable,
     gt_box: Variable,
     gt_label: Variable,
-    anchors: Any,
-    anchor_mask: Any,
+    anchors: Sequence[int],
+    anchor_mask: Sequence[int],
     class_num: int,
     ignore_thresh: float,
     downsample_ratio: int,
@@ -64,8 +57,8 @@ def yolov3_loss(
     if not isinstance(use_label_smooth, bool):
         raise InvalidType(f"{op_type}: use_label_smooth must be a bool, got {use_label_smooth!r}.")
     attrs = {
-        "anchors": _integers(anchors, "anchors", op_type),
-        "anchor_mask": _integers(anchor_mask, "anchor_mask", op_type),
+        "anchors": list(anchors),
+        "anchor_mask": list(anchor_mask),
         "class_num": class_num,
         "ignore_thresh": ignore_thresh,
         "downsample_ratio": downsample_ratio,

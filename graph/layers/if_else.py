@@ -34,7 +34,6 @@ class IfElse:
     """
 
     def __init__(self, cond: Variable, name: str | None = None) -> None:
-        check_variable(cond, "cond", "IfElse")
         if name is not None and not isinstance(name, str):
             raise InvalidType(f"IfElse: name must be a str, got {name!r}.")
         self.helper = LayerHelper("ifelse", name)

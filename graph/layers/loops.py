@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from math import prod
 from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
@@ -40,11 +39,6 @@ class While:
 
     def __init__(self, cond: Variable, is_test: bool = False, name: str | None = None) -> None:
         check_condition(cond, "cond", "While")
-        shape = cond.shape or ()
-        if prod(shape) != 1 and -1 not in shape:
-            raise InvalidType(
-                f"While: condition expected one element, but {cond.name!r} has shape {cond.shape}."
-            )
         self.helper = LayerHelper("while", name)
         self.cond_var, self.is_test = cond, is_test
 

@@ -23,7 +23,7 @@ def eye(
     """Ones on the diagonal, zeros beside it; ``batch_shape`` (a list) repeats the matrix."""
     sizes = [num_rows, num_rows if num_columns is None else num_columns]
     for argument, size in zip(("num_rows", "num_columns"), sizes, strict=True):
-        if integer(size, argument, "eye") < 1:
+        if size < 1:
             raise InvalidValue(f"eye: {argument} must be above 0, got {size}.")
     if not isinstance(batch_shape, (list, tuple, type(None))):
         raise InvalidType(f"eye: batch_shape must be a list, got {batch_shape!r}.")

@@ -65,7 +65,9 @@ def flip(input: Variable, dims: int | Sequence[int], name: str | None = None) ->
     return layer("flip", name, x=input, dims=integers(dims, "dims", "flip"))
 
 
-def roll(input: Variable, shifts: Any, dims: Any = None) -> Variable:
+def roll(
+    input: Variable, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None
+) -> Variable:
     """The elements moved along ``dims`` (None: in a row); those that leave at one end come in at the other.
 
     Raises:

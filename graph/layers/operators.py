@@ -329,13 +329,17 @@ def _cast(name: str, dtype: str) -> Callable[[Variable], Variable]:
     return method
 
 
+_FETCH = "Fetch it, as by exe.run(fetch_list=[variable])"
 _IMPERATIVE = {
+    "__float__": _FETCH,
+    "__int__": _FETCH,
+    "item": _FETCH,
     "backward": "Build gradients by append_backward, static.gradients or an optimizer's minimize",
     "clear_gradient": "Gradients are computed anew in each step, so there is nothing to clear",
     "gradient": "Fetch its gradient: the variable that append_backward or static.gradients returns",
-    "numpy": "Fetch it, as by exe.run(fetch_list=[variable])",
+    "numpy": _FETCH,
     "register_hook": "Fetch its gradient, or change it between backward and apply_gradients",
-    "tolist": "Fetch it, as by exe.run(fetch_list=[variable])",
+    "tolist": _FETCH,
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue, Unsupported
 from ...strategies.types import to_var_type
 from ..program.variable import Variable
-from .arguments import Floats, check_variable, integer, integers, known_sizes
+from .arguments import Floats, check_variable, integers, known_sizes
 from .helper import LayerHelper, constant_layer, layer, layers
 from .numbers import numbers_of
 
@@ -106,7 +106,7 @@ def lod_reset(x: Variable, y: Variable | None = None, target_lod: Any = None) ->
         return layer("lod_reset", x=x, y=y)
     if target_lod is None:
         raise InvalidValue("lod_reset: y and target_lod should not be both None.")
-    return layer("lod_reset", x=x, target_lod=_offsets(target_lod, "target_lod", "lod_reset"))
+    return layer("lod_reset", x=x, target_lod=integers(target_lod, "target_lod", "lod_reset", 0))
 
 
 def lod_append(x: Variable, level: Any) -> Variable:
@@ -114,14 +114,8 @@ def lod_append(x: Variable, level: Any) -> Variable:
     helper = LayerHelper("lod_append")
     if isinstance(level, Variable):
         return helper.layer("lod_reset", x=x, y=level, append=True)
-    attrs = {"append": True, "target_lod": _offsets(level, "level", "lod_append")}
+    attrs = {"append": True, "target_lod": integers(level, "level", "lod_append", 0)}
     return helper.layer("lod_reset", x=x, **attrs)
-
-
-def _offsets(values: Any, argument: str, layer: str) -> list[int]:
-    if not isinstance(values, Sequence):
-        raise InvalidType(f"{layer}: {argument} must be a list of offsets, got {values!r}.")
-    return integers(list(values), argument, layer)
 
 
 def sequence_conv(
@@ -148,7 +142,7 @@ def sequence_conv(
     start = -(filter_size // 2) if padding_start is None else padding_start
     attrs = {
         "contextStride": filter_stride,
-        "contextStart": integer(start, "padding_start", "sequence_conv"),
+        "contextStart": start,
         "contextLength": filter_size,
     }
     out = helper.layer("sequence_conv", x=input, filter=weight, **attrs)

@@ -78,9 +78,7 @@ def pad(
     x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None
 ) -> Variable:
     """A margin of one value: ``paddings`` before and after each dimension."""
-    return layer(
-        "pad", name, x=x, paddings=integers(paddings, "paddings", "pad"), pad_value=pad_value
-    )
+    return layer("pad", name, x=x, paddings=list(paddings), pad_value=pad_value)
 
 
 def pad2d(
@@ -195,8 +193,7 @@ def rank(input: Variable) -> Variable:
 
 def reverse(x: Variable, axis: int | Sequence[int]) -> Variable:
     """The elements from the end to the front along ``axis``."""
-    axes = integers(axis, "axis", "reverse")
-    return layer("reverse", x=x, axis=axes)
+    return layer("reverse", x=x, axis=integers(axis, "axis", "reverse"))
 
 
 def strided_slice(
@@ -204,7 +201,7 @@ def strided_slice(
 ) -> Variable:
     """Every ``strides``-th element from ``starts`` to ``ends`` of each of ``axes``."""
     bounds = {"starts": starts, "ends": ends, "strides": strides}
-    return window("strided_slice", input, integers(axes, "axes", "strided_slice"), **bounds)
+    return window("strided_slice", input, list(axes), **bounds)
 
 
 def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:

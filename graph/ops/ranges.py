@@ -54,6 +54,19 @@ define(
     shapes_of=("Input",),
     samples=(sample({"Input": normal(2, 3)}),),
 )
+# What chooses a branch; its one element may be known only when a step is bound
+define(
+    "condition",
+    Unary,
+    Sized(
+        "X bool -> Out [1]",
+        "prod(X) == 1; the condition of a branch must have one element: reduce it (layers.reduce_all, "
+        "layers.reduce_any), or choose element by element (layers.where)",
+    ),
+    formula=lambda a: {"out": a.x.reshape((1,))},
+    samples=(sample({"X": booleans(1, 1)}),),
+    refuses=(sample({"X": booleans(2, 1)}),),
+)
 define(
     "is_empty",
     Unary,

@@ -16,5 +16,6 @@ float16 = VarType.FP16
 bfloat16 = VarType.BF16
 float32 = VarType.FP32
 float64 = VarType.FP64
+half, float, double = VarType.FP16, VarType.FP32, VarType.FP64
 e, inf, nan, pi = math.e, math.inf, math.nan, math.pi
 newaxis = None

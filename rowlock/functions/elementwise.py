@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
+from operator import add
 from typing import Any
 
 from ..graph.layers import binary, unary
 from ..graph.layers import shape as layers
 from ..graph.layers.arguments import Floats, number
+from ..graph.layers.operators import detach
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
-from ..strategies.types import FLOATS, INTEGERS
+from ..strategies.errors import InvalidValue
+from ..strategies.types import FLOATS, INTEGERS, LOW
 from .creation import full_like
-from .math import alike, floats, isnan, most
+from .math import alike, floats, isnan, maximum, minimum, most
 from .search import where
 
 
@@ -34,6 +38,62 @@ def lerp(x: Variable, y: Variable, weight: Any, name: str | None = None) -> Vari
     return x + (y - x) * (
         weight if isinstance(weight, Variable) else number(weight, "weight", "lerp")
     )
+
+
+def multigammaln(x: Floats, p: int, name: str | None = None) -> Variable:
+    """The logarithm of the gamma function of ``p`` dimensions.
+
+    Raises:
+        InvalidValue: ``p`` is below 1.
+    """
+    if p < 1:
+        raise InvalidValue(f"multigammaln: p must be above 0, got {p}.")
+    terms = [unary.lgamma(x - 0.5 * i) for i in range(p)]
+    return reduce(add, terms) + 0.25 * p * (p - 1) * math.log(math.pi)
+
+
+# M. J. Wichura, algorithm AS 241 (1988): quotients of polynomials, highest powers first
+_MIDDLE = (
+    (2509.0809287301226727, 33430.575583588128105, 67265.770927008700853, 45921.953931549871457,
+     13731.693765509461125, 1971.5909503065514427, 133.14166789178437745, 3.387132872796366608),
+    (5226.495278852854561, 28729.085735721942674, 39307.89580009271061, 21213.794301586595867,
+     5394.1960214247511077, 687.1870074920579083, 42.313330701600911252, 1.0),
+)  # fmt: skip
+_SIDES = (
+    (7.7454501427834140764e-4, 0.0227238449892691845833, 0.24178072517745061177, 1.27045825245236838258,
+     3.64784832476320460504, 5.7694972214606914055, 4.6303378461565452959, 1.42343711074968357734),
+    (1.05075007164441684324e-9, 5.475938084995344946e-4, 0.0151986665636164571966, 0.14810397642748007459,
+     0.68976733498510000455, 1.6763848301838038494, 2.05319162663775882187, 1.0),
+)  # fmt: skip
+_ENDS = (
+    (2.01033439929228813265e-7, 2.71155556874348757815e-5, 0.0012426609473880784386, 0.026532189526576123093,
+     0.29656057182850489123, 1.7848265399172913358, 5.4637849111641143699, 6.6579046435011037772),
+    (2.04426310338993978564e-15, 1.4215117583164458887e-7, 1.8463183175100546818e-5, 7.868691311456132591e-4,
+     0.0148753612908506148525, 0.13692988092273580531, 0.59983220655588793769, 1.0),
+)  # fmt: skip
+
+
+def _quotient(x: Variable, polynomials: tuple[tuple[float, ...], ...]) -> Variable:
+    above, below = (reduce(lambda total, term: total * x + term, p, x * 0.0) for p in polynomials)
+    return above / below
+
+
+def erfinv(x: Floats, name: str | None = None) -> Variable:
+    """The number whose error function is x; infinite at 1 and -1 and, as in Paddle, beyond them."""
+    if x.dtype in LOW:
+        return layers.cast(erfinv(layers.cast(x, "float32")), x.dtype)
+    size = unary.abs(x)
+    middle, least = minimum(size, full_like(x, 0.85)), full_like(x, 1e-30)
+    root = unary.sqrt(unary.log(maximum((1.0 - size) * 0.5, least)) * -1.0)
+    bend = full_like(x, 5.0)
+    side = _quotient(minimum(maximum(root, full_like(x, 1.6)), bend) - 1.6, _SIDES)
+    tail = where(root <= 5.0, side, _quotient(maximum(root, bend) - 5.0, _ENDS))
+    near = middle * _quotient(0.180625 - unary.square(middle) * 0.25, _MIDDLE) * 0.5
+    result = where(size <= 0.85, near, tail) * math.sqrt(0.5)
+    result = detach(where(size < 1.0, result, full_like(x, math.inf)) * unary.sign(x))
+    # The difference is 0; through it passes the gradient sqrt(pi) / 2 exp(result^2).
+    capped = minimum(unary.square(result), full_like(x, 80.0))
+    return result + (x - detach(x)) * unary.exp(capped) * (math.sqrt(math.pi) / 2)
 
 
 def logaddexp(x: Variable, y: Variable, name: str | None = None) -> Variable:

@@ -230,13 +230,14 @@ def put_along_axis(
 
     Raises:
         InvalidValue: the indices do not fit, or the size along ``axis`` is not known.
-        Unsupported: ``reduce`` is neither "assign" nor "add", or leaves out arr's own elements.
+        Unsupported: ``reduce`` is none of "assign", "add" and "mean".
     """
-    if reduce not in ("assign", "add") or (reduce == "add" and not include_self):
+    if reduce not in ("assign", "add", "mean"):
         raise Unsupported(
-            f"put_along_axis: reduce={reduce!r}, include_self={include_self} is not built. Use 'assign', or "
-            "'add' with include_self=True."
+            f"put_along_axis: reduce={reduce!r} is not built. Use 'assign', 'add' or 'mean'."
         )
+    if reduce != "assign" and (reduce == "mean" or not include_self):
+        return _reduced_along(arr, indices, values, axis, reduce == "mean", include_self, broadcast)
     place, indices = _along(arr, indices, axis, broadcast, "put_along_axis")
     moved, at = moveaxis(arr, place, -1), moveaxis(indices, place, -1)
     sizes, width, count = moved.shape or (), (moved.shape or ())[-1], (at.shape or ())[-1]
@@ -257,6 +258,56 @@ def put_along_axis(
         out = picks.scatter_nd_add(row, layers.unsqueeze(flat, [1]), updates)
     shape: Any = list(sizes) if known else layers.shape(moved)
     return moveaxis(layers.reshape(out, shape), -1, place)
+
+
+def _reduced_along(
+    arr: Variable,
+    indices: Variable,
+    values: Any,
+    axis: int,
+    is_mean: bool,
+    include_self: bool,
+    broadcast: bool,
+) -> Variable:
+    """Return sums or means of what is written, with arr's own elements only if ``include_self``."""
+    counts = put_along_axis(full_like(arr, 0), indices, 1, axis, "add", True, broadcast)
+    untouched = binary.equal(counts, full_like(counts, 0))
+    own = arr if include_self else layers.where(untouched, arr, full_like(arr, 0))
+    sums = put_along_axis(own, indices, values, axis, "add", True, broadcast)
+    if not is_mean:
+        return sums
+    counts = counts + 1 if include_self else binary.elementwise_max(counts, full_like(counts, 1))
+    return sums / counts
+
+
+def scatter_add(input: Variable, dim: int, index: Integers, src: Variable) -> Variable:
+    """``input`` with ``src`` added at the indices along ``dim``, each within its own line."""
+    return scatter_reduce(input, dim, index, src, "sum")
+
+
+def scatter_reduce(
+    input: Variable,
+    dim: int,
+    index: Integers,
+    src: Variable,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Variable:
+    """``input`` with sums or means of ``src`` at the indices along ``dim``, each within its own line.
+
+    Args:
+        index: integers, of the shape of ``src``; of other dimensions than ``dim`` the sizes are the input's.
+        include_self: the input's own elements count, too.
+
+    Raises:
+        InvalidValue: the indices do not fit, or the size along ``dim`` is not known.
+        Unsupported: ``reduce`` is neither "sum" nor "mean".
+    """
+    if reduce not in ("sum", "mean"):
+        raise Unsupported(f"scatter_reduce: reduce={reduce!r} is not built. Use 'sum' or 'mean'.")
+    word = "add" if reduce == "sum" else reduce
+    return put_along_axis(input, index, src, dim, word, include_self, broadcast=False)
 
 
 def index_add(

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from ..graph.layers import binary, draws, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import Floats, number
+from ..graph.layers.arguments import Floats, check_float, number
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
 from ..strategies.types import VarType, to_var_type
 from .creation import full_like, sizes_or_variables, zeros_like
 from .framework import dtype_or_default
-from .math import alike, cumsum, maximum, minimum
+from .math import add, alike, cumsum, maximum, minimum, tan
 from .places import known_sizes
 from .search import where
 
@@ -45,13 +47,24 @@ def randn(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
 
 
 def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None = None) -> Variable:
-    """Samples of a normal distribution; of ``mean`` and ``std`` that are Variables the shape is taken."""
-    variables = [parameter for parameter in (mean, std) if isinstance(parameter, Variable)]
+    """Samples of a normal distribution; of ``mean`` and ``std`` that are Variables the shape is taken.
+
+    Raises:
+        InvalidType: they hold no floats, or are no numbers.
+    """
+    return _normal("normal", mean, std, shape)
+
+
+def _normal(layer: str, mean: Any, std: Any, shape: Any) -> Variable:
+    moments = {"mean": mean, "std": std}
+    variables = {name: x for name, x in moments.items() if isinstance(x, Variable)}
     if not variables:
-        mean, std = number(mean, "mean", "normal"), number(std, "std", "normal")
-        sizes = sizes_or_variables([1] if shape is None else shape, "normal")
+        mean, std = (number(x, name, layer) for name, x in moments.items())
+        sizes = sizes_or_variables([1] if shape is None else shape, layer)
         return tensors.gaussian_random(sizes, mean, std, dtype=dtype_or_default(None))
-    sample = tensors.gaussian_random(list(variables[0].shape or ()), dtype=variables[0].dtype)
+    for name, x in variables.items():
+        check_float(x, name, layer)
+    sample = drawn(reduce(add, variables.values()), [], layer, is_normal=True)
     scaled: Variable = sample * std + mean
     return scaled
 
@@ -60,17 +73,49 @@ def log_normal(
     mean: Any = 1.0, std: Any = 2.0, shape: Any = None, name: str | None = None
 ) -> Variable:
     """exp of :func:`normal`."""
-    return unary.exp(normal(mean, std, shape, name))
+    return unary.exp(_normal("log_normal", mean, std, shape))
+
+
+def normal_(x: Floats, mean: float = 0.0, std: float = 1.0, name: str | None = None) -> Variable:
+    """Samples of a normal distribution in the shape of x, as a variable of their own."""
+    return drawn(x, [], "normal_", is_normal=True) * float(std) + float(mean)
+
+
+def log_normal_(
+    x: Floats, mean: float = 1.0, std: float = 2.0, name: str | None = None
+) -> Variable:
+    """exp of :func:`normal_`."""
+    return unary.exp(normal_(x, mean, std))
+
+
+def cauchy_(x: Floats, loc: float = 0, scale: float = 1, name: str | None = None) -> Variable:
+    """Samples of a Cauchy distribution in the shape of x, as a variable of their own."""
+    return tan((drawn(x, [], "cauchy_") - 0.5) * math.pi) * float(scale) + float(loc)
+
+
+def geometric_(x: Floats, probs: Any, name: str | None = None) -> Variable:
+    """log(u) / log(1 - probs) with u from (0, 1], in the shape of x, as a variable of its own.
+
+    As Paddle's, samples of a geometric distribution that are not rounded up.
+    """
+    chance = probs if isinstance(probs, Variable) else full_like(x, float(probs))
+    return unary.log(1.0 - drawn(x, [], "geometric_")) / unary.log1p(chance * -1.0)
+
+
+def bernoulli_(x: Floats, p: Any = 0.5, name: str | None = None) -> Variable:
+    """Ones with the probability ``p``, zeros otherwise, in the shape of x, as a variable of their own."""
+    return draws.bernoulli(p if isinstance(p, Variable) else full_like(x, float(p)), name)
 
 
 def rand_like(input: Variable, name: str | None = None, *, dtype: Any = None) -> Variable:
     """Evenly between 0 and 1, in the shape and, by default, the type of ``input``."""
-    return rand(known_sizes(input, "rand_like"), input.dtype if dtype is None else dtype)
+    return drawn(input if dtype is None else layers.cast(input, dtype), [], "rand_like")
 
 
 def randn_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
     """From the standard normal distribution, in the shape and, by default, the type of x."""
-    return randn(known_sizes(x, "randn_like"), x.dtype if dtype is None else dtype)
+    like = x if dtype is None else layers.cast(x, dtype)
+    return drawn(like, [], "randn_like", is_normal=True)
 
 
 def randint(

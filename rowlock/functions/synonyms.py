@@ -9,7 +9,7 @@ from typing import Any
 from . import creation, manipulation, math, places, reductions, search
 
 _NAMES: dict[ModuleType, dict[str, str]] = {
-    creation: {"as_tensor": "to_tensor", "asarray": "to_tensor"},
+    creation: {"as_tensor": "to_tensor", "asarray": "to_tensor", "from_numpy": "to_tensor"},
     manipulation: {"cat": "concat", "concatenate": "concat", "reverse": "flip"},
     math: {
         "clamp": "clip",

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..graph.layers import binary, tensors
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import axis_of, check_variable
+from ..graph.layers.arguments import axis_of, check_variable, integers
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -154,22 +154,31 @@ def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]
     Raises:
         InvalidValue: sizes differ, and neither is 1.
     """
-    rank = max(len(x_shape), len(y_shape))
-    pairs = [[1] * (rank - len(shape)) + list(shape) for shape in (x_shape, y_shape)]
-    for a, b in zip(*pairs, strict=True):
-        if a != b and 1 not in (a, b):
-            raise InvalidValue(f"broadcast_shape: {list(x_shape)} and {list(y_shape)} do not fit.")
-    return [b if a == 1 else a for a, b in zip(*pairs, strict=True)]
+    return _common_shape("broadcast_shape", x_shape, y_shape)
+
+
+def _common_shape(layer: str, *shapes: Sequence[int]) -> list[int]:
+    """Return the shape that tensors of these shapes have together."""
+    rank, result = max(map(len, shapes), default=0), []
+    columns = zip(*([1] * (rank - len(shape)) + [*shape] for shape in shapes), strict=True)
+    for dim, sizes in enumerate(columns):
+        larger = [*dict.fromkeys(size for size in sizes if size != 1)]
+        if len(larger) > 1:
+            raise InvalidValue(
+                f"{layer}: the shapes {', '.join(str(list(s)) for s in shapes)} do not fit: dimension "
+                f"{dim - rank} has the sizes {' and '.join(map(str, larger))}, and only 1 is repeated."
+            )
+        result += larger or [1]
+    return result
 
 
 def broadcast_tensors(input: Sequence[Variable], name: str | None = None) -> list[Variable]:
     """Tensors, each repeated to the shape of their sum."""
-    operands, shape = _listed(input, "broadcast_tensors"), [1]
+    operands = _listed(input, "broadcast_tensors")
     if any(-1 in (tensor.shape or ()) for tensor in operands):
         zeros = reduce(functions.add, [tensor * 0 for tensor in operands])
         return [functions.add(tensor, zeros) for tensor in operands]
-    for tensor in operands:
-        shape = broadcast_shape(shape, list(tensor.shape or ()))
+    shape = _common_shape("broadcast_tensors", [1], *(tensor.shape or () for tensor in operands))
     return [expand(tensor, shape) for tensor in operands]
 
 
@@ -322,8 +331,34 @@ def _trapezia(
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> list[int]:
-    """The shape that tensors of these shapes have together."""
-    return reduce(broadcast_shape, shapes[1:], list(shapes[0])) if shapes else []
+    """The shape that tensors of these shapes have together.
+
+    Raises:
+        InvalidType: one is no list of integers.
+        InvalidValue: sizes differ, and none is 1.
+    """
+    sizes = [integers(s, f"shapes[{i}]", "broadcast_shapes", 0) for i, s in enumerate(shapes)]
+    return _common_shape("broadcast_shapes", *sizes)
+
+
+def unfold(x: Variable, axis: int, size: int, step: int, name: str | None = None) -> Variable:
+    """Windows of ``size`` elements along ``axis``, each ``step`` behind the one before, as a last dimension.
+
+    Raises:
+        InvalidValue: no window fits, the size along ``axis`` is not known, or ``step`` is below 1.
+    """
+    axis = axis_of(x, axis, "unfold")
+    length = (x.shape or ())[axis]
+    if step < 1 or not 0 < size <= length:
+        raise InvalidValue(
+            f"unfold: size must be 1 to the {length} elements along axis {axis} of {x.name!r}, and step "
+            f"above 0, got {size} and {step}."
+        )
+    count = (length - size) // step + 1
+    places = (np.arange(count)[:, None] * step + np.arange(size)).ravel()
+    windows = unflatten(gather(x, constant(places, VarType.INT64), axis), axis, [count, size])
+    order = [i for i in range(x.ndim + 1) if i != axis + 1]
+    return transpose(windows, [*order, axis + 1])
 
 
 def vander(

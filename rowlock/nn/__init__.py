@@ -25,4 +25,22 @@ ClipGradByGlobalNorm = _clip.GradientClipByGlobalNorm
 ClipGradByNorm = _clip.GradientClipByNorm
 ClipGradByValue = _clip.GradientClipByValue
 
+_SPELLED_ALSO = {
+    **{"Module": "Layer", "ModuleDict": "LayerDict", "ModuleList": "LayerList"},
+    **{f"LPPool{dims}d": f"LPPool{dims}D" for dims in (1, 2)},
+    **{
+        f"{kind}{dims}d": f"{kind}{dims}D"
+        for kind in (
+            "AdaptiveMaxPool",
+            "Conv",
+            "CircularPad",
+            "ConstantPad",
+            "ReflectionPad",
+            "ReplicationPad",
+        )
+        for dims in (1, 2, 3)
+    },
+}
+globals().update({name: globals()[other] for name, other in _SPELLED_ALSO.items()})
+
 publish_imports(__name__, functional, initializer, utils)

@@ -83,6 +83,19 @@ def dropout(
     return x * unary.dropout(_ones(x, dims), p, **attrs)  # type: ignore[arg-type]
 
 
+def dropout1d(
+    input: Variable, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Variable:
+    """Zero whole channels: of [N, C, L] the same in all of a batch, as in Paddle; of [C, L] each by itself.
+
+    Raises:
+        InvalidValue: the input has other dimensions.
+    """
+    if input.ndim not in (2, 3):
+        raise InvalidValue(f"dropout1d: input must be [N, C, L] or [C, L], not {input!r}.")
+    return dropout(input, p, input.ndim - 2, training)
+
+
 def dropout2d(
     x: Variable,
     p: float = 0.5,
@@ -109,12 +122,25 @@ def alpha_dropout(
     x: Variable, p: float = 0.5, training: bool = True, name: str | None = None
 ) -> Variable:
     """Set elements to selu's limit towards -infinity; mean and deviation stay. arXiv 1706.02515."""
-    p = _probability(p, "alpha_dropout")
+    return _alpha_dropout("alpha_dropout", x, p, training, layers.ones_like)
+
+
+def feature_alpha_dropout(
+    x: Variable, p: float = 0.5, training: bool = True, name: str | None = None
+) -> Variable:
+    """Set whole channels of [N, C, ...] to selu's limit towards -infinity: see :func:`alpha_dropout`."""
+    return _alpha_dropout("feature_alpha_dropout", x, p, training, lambda x: _ones(x, [0, 1]))
+
+
+def _alpha_dropout(
+    layer: str, x: Variable, p: float, training: bool, ones: Callable[[Variable], Variable]
+) -> Variable:
+    p = _probability(p, layer)
     if not training or p == 0:
         return x
     if p == 1:
         return layers.zeros_like(x)
-    mask = unary.dropout(layers.ones_like(x), p)
+    mask = unary.dropout(ones(x), p)
     mask.stop_gradient = True
     factor, offset = alpha_factors(p)
     return (x * mask + (1.0 - mask) * SELU_FLOOR) * factor + offset
@@ -126,6 +152,30 @@ def linear(
     """x @ weight + bias."""
     product = binary.matmul(x, weight, name=name)
     return product if bias is None else binary.elementwise_add(product, bias)
+
+
+def rms_norm(
+    input: Floats,
+    normalized_shape: Sequence[int],
+    weight: Variable | None = None,
+    eps: float = 1e-5,
+) -> tuple[Variable, Variable]:
+    """input / sqrt(mean of its squares over the last dimensions + eps) * weight, and 1 / that root.
+
+    Raises:
+        InvalidValue: ``normalized_shape`` is not that of the input's last dimensions, or of the weight.
+    """
+    sizes, shape = list(normalized_shape), list(input.shape or ())
+    if not sizes or shape[-len(sizes) :] != sizes:
+        raise InvalidValue(
+            f"rms_norm: normalized_shape {sizes} must be the sizes of the last dimensions of {input!r}."
+        )
+    if weight is not None and list(weight.shape or ()) != sizes:
+        raise InvalidValue(f"rms_norm: weight must have the shape {sizes}, and is {weight!r}.")
+    dims = list(range(input.ndim - len(sizes), input.ndim))
+    inverse = unary.rsqrt(layers.reduce_mean(unary.square(input), dim=dims, keep_dim=True) + eps)
+    out = input * inverse if weight is None else input * inverse * weight
+    return out, layers.squeeze(inverse, dims)
 
 
 def embedding(

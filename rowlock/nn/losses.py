@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 from ..functions import math as functions
+from ..functions.creation import full_like
+from ..functions.search import where
 from ..functions.signatures import reordered
-from ..graph.layers import chains, trees, unary
+from ..graph.layers import chains, picks, trees, unary
 from ..graph.layers import label_loss as label_losses
 from ..graph.layers import loss as losses
 from ..graph.layers import shape as layers
@@ -15,6 +19,8 @@ from ..graph.layers.helper import LayerHelper
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidValue, Unsupported
+from .activations import log_softmax
+from .common import linear
 
 
 def reduced(loss: Variable, reduction: str) -> Variable:
@@ -374,6 +380,52 @@ def margin_cross_entropy(
     )
     loss = reduced(loss, reduction or "none")
     return (loss, shares) if return_softmax else loss
+
+
+def adaptive_log_softmax_with_loss(
+    input: Floats,
+    label: Integers,
+    head_weight: Variable,
+    tail_weights: Sequence[Sequence[Variable]],
+    cutoffs: Sequence[int],
+    head_bias: Variable | None = None,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """Log probabilities [N] of labels, and minus their mean: Grave and others, arXiv 1609.04309.
+
+    The head tells frequent classes and clusters of rare ones, a cluster's two products its classes. Here all
+    clusters are computed for all rows: a batch needs no sizes that only a step knows.
+
+    Args:
+        input: [N, D], floats.
+        label: [N], integers from 0 to ``cutoffs[-1]`` - 1.
+        head_weight: [D, cutoffs[0] + clusters].
+        tail_weights: of each cluster [D, hidden] and [hidden, classes].
+        cutoffs: where each cluster begins, and the number of classes.
+        head_bias: [cutoffs[0] + clusters].
+
+    Raises:
+        InvalidValue: shapes or counts do not fit.
+    """
+    function, ends = "adaptive_log_softmax_with_loss", list(cutoffs)
+    if input.ndim != 2 or label.ndim != 1 or len(tail_weights) != len(ends) - 1:
+        raise InvalidValue(
+            f"{function}: input must be [N, D], label [N], and cutoffs one more than tail_weights, got "
+            f"{input!r}, {label!r}, {ends} and {len(tail_weights)}."
+        )
+    label = layers.unsqueeze(layers.cast(label, "int64"), [1])
+    place, score = label, full_like(label, 0.0, input.dtype)
+    for i, ((low, high), (first, second)) in enumerate(
+        zip(pairwise(ends), tail_weights, strict=True)
+    ):
+        is_here = (label >= low) & (label < high)
+        scores = log_softmax(linear(linear(input, first), second), axis=1)
+        within = where(is_here, label - low, full_like(label, 0))
+        score = where(is_here, picks.index_sample(scores, within), score)
+        place = where(is_here, full_like(label, ends[0] + i), place)
+    head = log_softmax(linear(input, head_weight, head_bias), axis=1)
+    output = layers.squeeze(score + picks.index_sample(head, place), [1])
+    return output, layers.reduce_mean(output) * -1.0
 
 
 publish_definitions(__name__, withhold=(reduced,))

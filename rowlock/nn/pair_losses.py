@@ -8,11 +8,13 @@ from functools import partial
 from typing import Literal
 
 from ..functions import math as functions
+from ..functions.counting import cumprod
 from ..functions.creation import full_like
+from ..functions.places import put_along_axis
 from ..functions.search import where
 from ..graph.layers import binary, picks, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import Floats, check_float
+from ..graph.layers.arguments import Floats, Integers, check_float
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
@@ -228,6 +230,36 @@ def multi_margin_loss(
         check_float(weight, "weight", layer)
         loss = loss * layers.reshape(layers.gather(weight, label, overwrite=False), [-1])
     return reduced(loss, reduction)
+
+
+def multi_label_margin_loss(
+    input: Floats,
+    label: Integers,
+    reduction: Literal["mean", "sum", "none"] = "mean",
+    name: str | None = None,
+) -> Variable:
+    """Sums of max(1 - input[label] + input[other], 0) over labels and other classes, by the number of classes.
+
+    Args:
+        input: [N, classes], floats.
+        label: [N, labels]: numbers of classes; what stands behind the first -1 does not count.
+    """
+    layer = "multi_label_margin_loss"
+    classes = (input.shape or (-1,))[-1]
+    if input.ndim != 2 or classes < 1 or label.ndim != 2:
+        raise InvalidValue(
+            f"{layer}: input must be [N, classes], classes known, and label [N, labels], got {input!r}, "
+            f"{label!r}."
+        )
+    counts = cumprod(layers.cast(label != -1, "int64"), 1)
+    is_label, places = layers.cast(counts, input.dtype), layers.cast(label, "int64") * counts
+    labels = put_along_axis(full_like(input, 0.0), places, is_label, 1, "add")
+    is_other = layers.cast(labels < 0.5, input.dtype)
+    gaps = layers.unsqueeze(input, [1]) - layers.unsqueeze(picks.index_sample(input, places), [2])
+    losses = (
+        unary.relu(gaps + 1.0) * layers.unsqueeze(is_other, [1]) * layers.unsqueeze(is_label, [2])
+    )
+    return reduced(layers.reduce_sum(losses, dim=[1, 2]) * (1.0 / classes), reduction)
 
 
 publish_definitions(__name__)

@@ -8,8 +8,8 @@ from typing import Any
 
 from ..functions.signatures import reordered
 from ..graph.layers import shape as layers
-from ..graph.layers import tensors
-from ..graph.layers.arguments import of_family
+from ..graph.layers import tensors, unary
+from ..graph.layers.arguments import Floats, of_family
 from ..graph.layers.conv import FORMATS, image_format, paddings_of, several
 from ..graph.layers.helper import layer
 from ..graph.layers.pool import indexed
@@ -150,6 +150,27 @@ def _avg_pool(
     return scaled
 
 
+def _lp_pool(
+    dims: int,
+    x: Floats,
+    norm_type: float,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    data_format: str = "",
+    name: str | None = None,
+) -> Variable:
+    """(sum of x^norm_type over windows)^(1 / norm_type); the maximum where ``norm_type`` is infinite."""
+    windows = (kernel_size, stride, padding)
+    if math.isinf(norm_type):
+        pooled: Variable = _max_pool(dims, x, *windows, False, ceil_mode, data_format, name)
+        return pooled
+    powers = unary.pow(x, float(norm_type))
+    sums = _avg_pool(dims, powers, *windows, ceil_mode, False, 1.0, data_format, name)
+    return unary.pow(sums, 1.0 / norm_type)
+
+
 def _output_sizes(layer: str, dims: int, x: Variable, output_size: Any, first: int) -> list[int]:
     """Return the sizes of an adaptive pooling; None is the size of x."""
     numbers = output_size if isinstance(output_size, (list, tuple)) else [output_size] * dims
@@ -262,6 +283,8 @@ avg_pool1d = reordered(
 )
 avg_pool2d = of_family(_avg_pool, 2, "avg_pool2d", data_format="NCHW")
 avg_pool3d = of_family(_avg_pool, 3, "avg_pool3d", data_format="NCDHW")
+lp_pool1d = of_family(_lp_pool, 1, "lp_pool1d", data_format="NCL")
+lp_pool2d = of_family(_lp_pool, 2, "lp_pool2d", data_format="NCHW")
 adaptive_avg_pool1d = reordered(
     of_family(_adaptive_avg, 1, "adaptive_avg_pool1d", data_format="NCL"), "x output_size name"
 )

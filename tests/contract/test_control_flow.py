@@ -562,7 +562,12 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: in_step(lambda rnn, x, y: None), ValueError, "needs a step_input"),
     (lambda: in_step(lambda rnn, x, y: rnn.step_input(x * 2)), ValueError, "is made in the step"),
     (lambda: L.While(number()), TypeError, "must be a bool Variable"),
-    (lambda: L.While(L.fill_constant([2], "bool", True)), TypeError, "expected one element"),
+    (lambda: L.While(trues(2)), TypeError, "expected one element"),
+    (lambda: L.while_loop(lambda x: trues(2), lambda x: x, [number()]), TypeError, "expected one element"),
+    (lambda: L.cond(trues(2), number, number), TypeError, "pred expected one element, .*where"),
+    (lambda: L.case([(trues(2), number)], number), TypeError, "expected one element"),
+    (lambda: L.case([(number(), number)], number), TypeError, "must be a bool Variable"),
+    (lambda: L.switch_case(L.cast(trues(2), "int64"), [number]), TypeError, "branch_index expected one"),
     (lambda: L.while_loop(1, number, [number()]), TypeError, "cond should be callable"),
     (lambda: L.while_loop(number, 1, [number()]), TypeError, "body should be callable"),
     (lambda: L.while_loop(number, number, number()), TypeError, "should be a list or tuple"),
@@ -578,6 +583,10 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: in_branch(), NotImplementedError, "is made in a branch, step or loop"),
     (lambda: L.rnn(3, sequence(3)), AttributeError, "get_initial_states"),
 ]  # fmt: skip
+
+
+def trues(count: int) -> Any:
+    return L.fill_constant([count], "bool", True)
 
 
 def index() -> Any:

@@ -15,6 +15,7 @@ import rowlock.fluid as fluid
 from rowlock.strategies.errors import (
     EnforceNotMet,
     FeedError,
+    InvalidArgument,
     InvalidValue,
     MissingFile,
     ShapeError,
@@ -327,3 +328,64 @@ def test_the_op_that_lost_sizes_is_named(layer: str, fresh_programs: None) -> No
     words = rf"{layer}: .*'relu_0.tmp_0'.*\[2, -1, 8, 8\].*unknown behind reshape2, built at .*test_mistakes.py"
     with pytest.raises(InvalidValue, match=words):
         getattr(fluid.layers, layer)(images, **more)
+
+
+def _loop_over(carried: Any) -> Any:
+    """Build a loop of as many rounds as data say, with a product in it, and return what it carries."""
+    layers = fluid.layers
+    weight = layers.create_parameter([3, 3], "float32", name="w")
+    rounds, limit = layers.fill_constant([1], "int64", 0), fluid.data("limit", [1], "int64")
+    _, carried = layers.while_loop(
+        lambda i, x: i < limit, lambda i, x: [i + 1, layers.matmul(x, weight)], [rounds, carried]
+    )
+    return carried
+
+
+def test_a_loop_that_no_gradient_enters_is_named_with_what_it_carries() -> None:
+    layers = fluid.layers
+    x = fluid.data("x", [2, 3])
+    words = r"no gradient enters the loop \(built at .*test_mistakes.py.*'x' had stop_gradient=True"
+    with pytest.raises(InvalidValue, match=words):
+        fluid.optimizer.SGD(0.1).minimize(layers.mean(_loop_over(x)))
+    y = fluid.data("y", [2, 3])
+    with pytest.warns(UserWarning, match=r"'w' get no gradient: .*'y' had stop_gradient=True"):
+        fluid.optimizer.SGD(0.1).minimize(layers.mean(layers.fc(_loop_over(y), 1)))
+    z = fluid.data("z", [2, 3])
+    z.stop_gradient = False
+    _, pairs = fluid.optimizer.SGD(0.1).minimize(layers.mean(layers.fc(_loop_over(z), 1)))
+    assert "w" in {parameter.name for parameter, _ in pairs}
+
+
+def test_a_condition_of_several_rows_is_told_with_what_to_write_instead() -> None:
+    x = fluid.data("x", [None, 1])
+    out = fluid.layers.cond(x > 0.0, lambda: x + 1.0, lambda: x - 1.0)
+    words = r"condition: the condition of a branch must have one element: .*where.*BOOL\[4,1\].*test_mistakes"
+    with pytest.raises(ShapeError, match=words):
+        fluid.Executor().run(feed={"x": np.ones((4, 1), "float32")}, fetch_list=[out])
+    (result,) = fluid.Executor().run(feed={"x": np.ones((1, 1), "float32")}, fetch_list=[out])
+    assert result == 2.0
+
+
+def test_a_variable_has_no_number_while_the_program_is_built() -> None:
+    _, loss = _net()
+    for read in (float, int, lambda x: x.item(), lambda x: x.numpy()):
+        with pytest.raises(NotImplementedError, match=r"fetch_list=\[variable\]"):
+            read(loss)
+    with pytest.raises(
+        TypeError, match=f"feed 'x': got the variable {loss.name}: .* Feed an array"
+    ):
+        fluid.Executor().run(feed={"x": loss}, fetch_list=[loss])
+
+
+def test_a_fetch_list_in_the_place_of_a_feed_is_told() -> None:
+    _, loss = _net()
+    main = fluid.default_main_program()
+    with pytest.raises(
+        InvalidArgument, match=r"got dict\. A dict is a feed: write feed=\.\.\., fetch_list="
+    ):
+        fluid.Executor().run(main, [loss], {"x": np.ones((2, 3), "float32")})
+    test = fluid.CompiledProgram(main.clone(for_test=True))
+    with pytest.raises(TypeError, match="Give the one that trains"):
+        test.with_data_parallel(share_vars_from=main)
+    with pytest.raises(AttributeError, match="Did you mean 'relu'"):
+        fluid.layers.Relu  # noqa: B018

@@ -73,8 +73,27 @@ def test_draws_in_the_shape_of_a_variable_and_of_a_log_normal() -> None:
     assert (
         abs(np.log(log_normal).mean() - 0.5) < 0.05 and abs(np.log(log_normal).std() - 0.25) < 0.05
     )
-    with pytest.raises(ValueError, match=r"rand_like: the sizes \[-1, 2\] of 'rows'"):
-        paddle.rand_like(paddle.static.data("rows", [None, 2]))
+    with pytest.raises(ValueError, match=r"rand_like: only one size of a batch may be unknown"):
+        paddle.rand_like(paddle.static.data("pixels", [None, None, 2]))
+
+
+def test_normal_numbers_differ_in_all_rows_of_a_batch() -> None:
+    rows = paddle.static.data("rows", [None, 2])
+    scales = paddle.static.data("scales", [2])
+    drawn = [
+        paddle.rand_like(rows),
+        paddle.randn_like(rows),
+        paddle.normal(rows, scales),
+        paddle.normal(scales, rows + 1.0),
+        paddle.log_normal(rows, 1.0),
+    ]
+    feed = {"rows": np.zeros((3, 2), "float32"), "scales": np.ones(2, "float32")}
+    for numbers in fluid.Executor().run(feed=feed, fetch_list=drawn):
+        assert numbers.shape == (3, 2) and len({*numbers.ravel()}) == 6
+    with pytest.raises(
+        TypeError, match="log_normal: std must hold floats, and 'count' holds INT64"
+    ):
+        paddle.log_normal(1.0, paddle.static.data("count", [2], "int64"))
 
 
 def test_shapes_broadcast_together() -> None:
@@ -82,6 +101,12 @@ def test_shapes_broadcast_together() -> None:
     assert paddle.broadcast_shapes([2]) == [2] and paddle.broadcast_shapes() == []
     with pytest.raises(ValueError, match="do not fit"):
         paddle.broadcast_shapes([2], [3], [1])
+    with pytest.raises(
+        ValueError, match=r"broadcast_shapes: .* dimension -1 has the sizes 3 and 5"
+    ):
+        paddle.broadcast_shapes([2, 3], [2, 1], [1, 5])
+    with pytest.raises(TypeError, match=r"broadcast_shapes: shapes\[1\] must be a list"):
+        paddle.broadcast_shapes([2], 3)  # type: ignore[arg-type]
 
 
 def test_the_process_has_a_default_type_a_device_and_a_seed() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
@@ -19,10 +18,10 @@ from ...program.program import Program, default_startup_program, program_guard
 from ...program.role import DEVICE
 from ...program.scopes import device_guard, name_scope
 from ...program.variable import Parameter, Variable
-from ...program.where import user_frames, user_line
 from ..backward import append_backward
 from ..clip import GradientClipBase, append_gradient_clip, error_clip_callback
 from ..lr_scheduler.base import LRScheduler
+from .diagnosis import note_minimized, unreached
 
 ParamGrad = tuple[Parameter, Variable]
 ParamGrads = list[ParamGrad]
@@ -150,8 +149,8 @@ class Optimizer:
             callbacks = callbacks or [error_clip_callback]
             pairs = append_backward(loss, parameters, no_grad, callbacks, self._checkpoints)
         if not pairs:
-            raise InvalidValue(_unreached(loss, parameters))
-        _note_minimized(loss, pairs)
+            raise InvalidValue(unreached(loss, parameters))
+        note_minimized(loss, pairs)
         return pairs
 
     def apply_optimize(
@@ -317,63 +316,6 @@ class Optimizer:
     def get_opti_var_name_list(self) -> list[str]:
         """Return the names of the accumulators."""
         return [variable.name for variable in self._accumulators.values()]
-
-
-def _unreached(loss: Variable, parameter_list: Any) -> str:
-    """Describe why there is nothing to train."""
-    parameters = loss.block.program.all_parameters()
-    frozen = [p.name for p in parameters if not p.trainable]
-    if not parameters:
-        reason = "the program has no parameters"
-    elif parameter_list is not None:
-        names = [p if isinstance(p, str) else p.name for p in parameter_list]
-        reason = f"parameter_list names {', '.join(names) or 'none'}"
-    elif len(frozen) == len(parameters):
-        reason = "every parameter has trainable=False"
-    elif flat := _without_gradient(loss):
-        reason = f"{flat.type} has no gradient (built at {flat.where})"
-    else:
-        reason = (
-            "variables in between have stop_gradient=True, or the parameters serve something else"
-        )
-    return (
-        f"minimize: no parameter leads to the loss {loss.name!r}, so there is nothing to train: {reason}. "
-        f"Parameters of the program: {', '.join(p.name for p in parameters[:5]) or 'none'}"
-        f"{', ...' if len(parameters) > 5 else ''}."
-    )
-
-
-def _without_gradient(loss: Variable) -> Operator | None:
-    """Return the op nearest to a loss that reads what a parameter leads to, and has no gradient; or None."""
-    block = loss.block.program.global_block()
-    led_to = {parameter.name for parameter in block.program.all_parameters() if parameter.trainable}
-    for op in block.ops:
-        if not led_to.isdisjoint(op.input_arg_names):
-            led_to.update(op.output_arg_names)
-    needed = {loss.name}
-    for op in reversed(block.ops):
-        if needed.isdisjoint(op.output_arg_names):
-            continue
-        if op.declaration.grad is None and not led_to.isdisjoint(op.input_arg_names):
-            return op
-        needed.update(op.input_arg_names)
-    return None
-
-
-def _note_minimized(loss: Variable, pairs: ParamGrads) -> None:
-    """Warn if a loss is minimized a second time for the same parameters: each step would update twice."""
-    program, names = loss.block.program, {parameter.name for parameter, _ in pairs}
-    for earlier, earlier_names, where in program.minimized:
-        again = sorted(names & earlier_names)
-        if earlier == loss.name and again:
-            warnings.warn(
-                f"the loss {loss.name!r} is minimized already for {len(again)} of these parameters, such as "
-                f"{again[0]!r} (at {where}): every step will update them twice. Call minimize once, or "
-                f"build a new Program.",
-                stacklevel=user_frames() + 1,
-            )
-            break
-    program.minimized.append((loss.name, names, user_line()))
 
 
 def _devices(block: Block) -> dict[str, str]:

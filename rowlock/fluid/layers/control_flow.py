@@ -13,6 +13,7 @@ from ...graph.layers.binary import not_equal as not_equal
 from ...graph.layers.control_flow import Switch as Switch
 from ...graph.layers.control_flow import case as case
 from ...graph.layers.control_flow import cond as cond
+from ...graph.layers.control_flow import select_input as select_input
 from ...graph.layers.control_flow import switch_case as switch_case
 from ...graph.layers.dynamic_rnn import DynamicRNN as DynamicRNN
 from ...graph.layers.if_else import IfElse as IfElse

@@ -24,6 +24,9 @@ def named(name: Any) -> str:
 class AlphaDropout(FunctionLayer, of=F.alpha_dropout): ...
 
 
+class FeatureAlphaDropout(FunctionLayer, of=F.feature_alpha_dropout): ...
+
+
 class CosineSimilarity(FunctionLayer, of=F.cosine_similarity): ...
 
 

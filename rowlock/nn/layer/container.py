@@ -187,6 +187,42 @@ class LayerDict(Layer):
         return self._sub_layers.items()
 
 
+class ParameterDict(Layer):
+    """Parameters by name, in the order in which they came."""
+
+    def __init__(self, parameters: Any = None) -> None:
+        super().__init__()
+        self.update(parameters if parameters is not None else ())
+
+    def update(self, parameters: Any) -> None:
+        """Add the parameters of a mapping, of another ParameterDict, or of (name, parameter) pairs."""
+        for name, parameter in _pairs(parameters, "ParameterDict"):
+            self[name] = parameter
+
+    def __getitem__(self, key: str) -> Any:
+        return self._parameters[key]
+
+    def __setitem__(self, key: str, parameter: Parameter) -> None:
+        """Add a parameter.
+
+        Raises:
+            InvalidArgument: it is no Parameter.
+        """
+        if not isinstance(parameter, Parameter):
+            raise InvalidArgument(f"ParameterDict holds Parameters, got {parameter!r}.")
+        self.add_parameter(key, parameter)
+
+    def __len__(self) -> int:
+        return len(self._parameters)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parameters)
+
+    def items(self) -> ItemsView[str, Any]:
+        """Return names and parameters."""
+        return self._parameters.items()
+
+
 class ParameterList(Layer):
     """A list of parameters."""
 

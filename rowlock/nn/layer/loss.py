@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from ...functions.framework import get_default_dtype
+from ...functions.manipulation import concat
+from ...functions.search import argmax
 from ...graph.program.variable import Variable
 from ...names import publish_definitions
 from ...strategies.errors import InvalidValue
@@ -96,6 +100,75 @@ class MultiLabelSoftMarginLoss(FunctionLayer, of=F.multi_label_soft_margin_loss,
 
 
 class MultiMarginLoss(FunctionLayer, of=F.multi_margin_loss, shown=()): ...
+
+
+class MultiLabelMarginLoss(FunctionLayer, of=F.multi_label_margin_loss, shown=()): ...
+
+
+class AdaptiveLogSoftmaxWithLoss(Layer):
+    """Log probabilities of many classes, frequent ones first: see ``adaptive_log_softmax_with_loss``.
+
+    Args:
+        cutoffs: where clusters of rare classes begin, rising, between 1 and ``n_classes`` - 1.
+        div_value: each cluster's hidden size is so many times smaller than that of the one before.
+
+    Raises:
+        InvalidValue: ``cutoffs`` are others.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        n_classes: int,
+        cutoffs: Sequence[int],
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        div_value: float = 4.0,
+        head_bias: bool = False,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(dtype=get_default_dtype())
+        ends = list(cutoffs)
+        if not ends or ends != sorted({*ends}) or ends[0] < 1 or ends[-1] >= n_classes:
+            raise InvalidValue(
+                f"AdaptiveLogSoftmaxWithLoss: cutoffs must rise between 1 and {n_classes - 1}, got {ends}."
+            )
+        self.in_features, self.n_classes, self.div_value = in_features, n_classes, div_value
+        self.cutoffs = [*ends, n_classes]
+        self.shortlist_size, self.n_clusters = ends[0], len(ends)
+        self.head_size = ends[0] + len(ends)
+        self.is_head_bias = head_bias
+        self.head_weight = self.create_parameter([in_features, self.head_size], weight_attr)
+        self.head_bias = (
+            self.create_parameter([self.head_size], bias_attr, is_bias=True) if head_bias else None
+        )
+        self.tail_weights = []
+        for i, (low, high) in enumerate(pairwise(self.cutoffs)):
+            hidden = int(in_features // div_value ** (i + 1))
+            shapes = ([in_features, hidden], [hidden, high - low])
+            weights = [self.create_parameter(shape, weight_attr) for shape in shapes]
+            for j, weight in enumerate(weights):
+                self.add_parameter(f"tail_weight_{i}_{j}", weight)
+            self.tail_weights.append(weights)
+
+    def forward(self, input: Variable, label: Variable) -> tuple[Variable, Variable]:
+        """Return the log probabilities [N] of labels [N], and minus their mean."""
+        weights = self.head_weight, self.tail_weights, self.cutoffs, self.head_bias
+        return F.adaptive_log_softmax_with_loss(input, label, *weights)
+
+    def log_prob(self, input: Variable) -> Variable:
+        """Return the log probabilities of all classes: [N, n_classes]."""
+        head = F.log_softmax(F.linear(input, self.head_weight, self.head_bias), axis=1)
+        parts = [head[:, : self.shortlist_size]]
+        for i, (first, second) in enumerate(self.tail_weights):
+            place = self.shortlist_size + i
+            tail = F.log_softmax(F.linear(F.linear(input, first), second), axis=1)
+            parts.append(tail + head[:, place : place + 1])
+        return concat(parts, 1)
+
+    def predict(self, input: Variable) -> Variable:
+        """Return the most probable class of each row: int64 [N]."""
+        return argmax(self.log_prob(input), 1)
 
 
 class PoissonNLLLoss(FunctionLayer, of=F.poisson_nll_loss, shown=()): ...

@@ -11,6 +11,7 @@ from .registry import REFERENCE, reference
 REFERENCE["fill"] = lambda ins, attrs: {"Out": np.reshape(attrs["value"], attrs["shape"])}
 REFERENCE["fill_zeros_like2"] = lambda ins, attrs: {"Out": np.zeros(ins["X"].shape)}
 REFERENCE["size"] = lambda ins, attrs: {"Out": [ins["Input"].size]}
+REFERENCE["condition"] = lambda ins, attrs: {"Out": np.reshape(ins["X"], [1])}
 REFERENCE["is_empty"] = lambda ins, attrs: {"Out": [ins["X"].size == 0]}
 REFERENCE["range"] = lambda ins, attrs: {
     "Out": np.arange(attrs["start"], attrs["end"], attrs["step"])
