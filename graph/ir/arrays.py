@@ -93,8 +93,7 @@ class Arrays(HostCalls):
         else:
             kind = "assign"
         if result != EMPTY_VAR:
-            value = self._write(op.block, result)
-            assert value is not None
+            value = self._result(op, result)
             self._share_levels(entry, value)
             yield node_of(op, kind, {"X": (entry,)}, {"Out": (value,)})
 
@@ -110,8 +109,7 @@ class Arrays(HostCalls):
         """Read an entry that is known only when the program runs."""
         yield from self._gathered(op, name)
         (result,) = op.outputs["Out"]
-        array = self._read(op.block, name)
-        assert array is not None
+        array = self._value_of(op, name)
         if op.inputs.get("X_W"):  # the gradient of a write
             like = self._operand(op, "X_W", op.inputs)
             rest = self._array(name, array.spec, 0)
@@ -269,15 +267,13 @@ class Arrays(HostCalls):
         (name,), (result,) = op.inputs["X"], op.outputs["Out"]
         table, function = self._operand(op, "RankTable", op.inputs), op.type
         yield from self._gathered(op, name)
-        array = self._read(op.block, name)
-        assert array is not None
+        array = self._value_of(op, name)
         within = self.array_levels[array]
         operands, levels = [array, table], self._levels(table) + 1 + within
         row = [max(size, 0) for size in array.spec.shape[1:]]
         options = {"row": row, "dtype": to_numpy(array.spec.dtype).name, "levels": within}
         if GRAD_SUFFIX in result:
-            forward = self._read(op.block, differentiated_name(result))
-            assert forward is not None
+            forward = self._value_of(op, differentiated_name(result))
             operands, levels = [*operands, forward], self._levels(forward)
             function, options = "lod_tensor_to_array_grad", {}
         yield self._call(op, function, operands, [self._tensor(op.block, result, levels)], options)
