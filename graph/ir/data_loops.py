@@ -105,7 +105,7 @@ class DataLoops(Arrays):
         """Return the names outside a block that it reads or writes; make the arrays among them values."""
         names = touched(block_of(op))
         for name in names:
-            if name not in self.current and _is_array_variable(op.block, name):
+            if name not in self.current and op.block.has_array(name):
                 self.arrays.setdefault(name, ())
             yield from self._gathered(op, name)
         return names
@@ -273,7 +273,7 @@ class DataLoops(Arrays):
         """
         block = block_of(op)
         for _, name in above:
-            if name not in self.current and _is_array_variable(op.block, name):
+            if name not in self.current and op.block.has_array(name):
                 # Nothing behind the loop reads what it wrote there.
                 self.arrays.setdefault(name, ())
             yield from self._gathered(op, name)
@@ -475,11 +475,6 @@ def touched(block: Block) -> dict[str, bool]:
             if outside and block.find_var_recursive(name) is not None:
                 names[name] = names.get(name, False) or written
     return names
-
-
-def _is_array_variable(block: Block, name: str) -> bool:
-    variable = block.find_var_recursive(name)
-    return variable is not None and variable.type == VarType.LOD_TENSOR_ARRAY
 
 
 def _joined(one: Spec, other: Spec) -> Spec:

@@ -307,11 +307,9 @@ class Recurrence(DataLoops):
     def _memory_gradient(self, op: Operator) -> Iterator[Node]:
         """In the last step a state that no result shows has the gradient 0."""
         (above,) = op.inputs.get("Out@GRAD", [EMPTY_VAR])
-        value = self.current.get(above)
-        kind = "fill_zeros_like" if value is None else "assign"
-        operand = self._operand(op, "X", op.inputs) if value is None else value
-        result = self._write(op.block, op.outputs["X@GRAD"][0])
-        yield node_of(op, kind, {"X": (operand,)}, {"Out": (result,)})
+        value, (name,) = self.current.get(above), op.outputs["X@GRAD"]
+        like = self._operand(op, "X", op.inputs) if value is None else value
+        yield from self._named(op, name, value, like)
 
 
 def _states(op: Operator) -> dict[str, tuple[str, str]]:
