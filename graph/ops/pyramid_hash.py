@@ -12,9 +12,9 @@ import numpy as np
 from .levels import level_from
 from .lod import no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, Positive, record_of
-from .registry import Inference, define, define_block, slope
+from .registry import define, define_block, slope
 from .samples import integers, lengths, normal, offsets, sample
-from .shapes import Sized, in_sequences
+from .shapes import Sized, in_sequences, rows_of_result
 
 _LAYERS = "pyramid_layer >= 2; pyramid_layer must be 2 or more"
 _PIECES = (
@@ -106,12 +106,6 @@ class PyramidIds(Operands):
     space_len: Positive = 0
 
 
-def _rows(op: Inference) -> dict[str, int]:
-    """Return how many terms are looked up, if that is known."""
-    ends = op.value("Out@LOD") if op.has("Out@LOD") else None
-    return {} if ends is None else {"T": int(ends[-1])}
-
-
 _WORDS = {"X": integers(6, 1, high=99), "X@LOD": [offsets(1, 3, 2)]}
 _TERMS = lengths(1, 0, 1, 0, *[0] * 14)
 _SIZES = {"num_emb": 4, "rand_len": 2, "space_len": 9, "pyramid_layer": 3}
@@ -145,7 +139,13 @@ define(
 define(
     "pyramid_ids",
     PyramidIds,
-    Sized("X integers [N 1?] -> Out int64 [T num_emb]", in_sequences("X"), _LAYERS, _PIECES, _rows),
+    Sized(
+        "X integers [N 1?] -> Out int64 [T num_emb]",
+        in_sequences("X"),
+        _LAYERS,
+        _PIECES,
+        rows_of_result("T"),
+    ),
     reads_values=lambda attrs: ("Out@LOD",),
     lod=level_from("lod_of_terms", "Out", X="X@LOD", Terms="Terms"),
     samples=(
