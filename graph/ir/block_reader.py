@@ -78,13 +78,13 @@ class BlockReader(ABC):
     def _forget_levels(self, name: str) -> None:
         """Forget the sequences of a variable that is written again."""
 
-    def _operand(self, op: Operator, slot: str, names: Mapping[str, list[str]]) -> Value:
-        """Return the only value of a slot.
+    def _operand(self, op: Operator, slot: str) -> Value:
+        """Return the only value that an op reads in a slot.
 
         Raises:
             Unsupported: it holds none, or several.
         """
-        values = [self._read(op.block, name) for name in names.get(slot, ())]
+        values = [self._read(op.block, name) for name in op.inputs.get(slot, ())]
         if len(values) != 1 or values[0] is None:
             raise Unsupported(f"{op.type}: takes one variable as {slot}, got {values}. {op.where}")
         return values[0]

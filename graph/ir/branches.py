@@ -57,7 +57,7 @@ class Branches(DataLoops):
         """Return whether a branch is taken, a boolean of one element."""
         if not op.attrs.get("is_scalar_condition"):
             return (yield from self._where_rows_are(op))
-        return (yield from self._flag(op, self._operand(op, "Cond", op.inputs)))
+        return (yield from self._flag(op, self._operand(op, "Cond")))
 
     def _flag(self, op: Operator, value: Value) -> Generator[Node, None, Value]:
         """Return a boolean of one element as [1]: that it has one may be known only when a step is bound."""
@@ -224,7 +224,7 @@ class Branches(DataLoops):
 
     def _choice(self, op: Operator) -> Generator[Node, None, Value]:
         """Return a boolean of a mask of one number, 0 or 1; yield the nodes that make it, once."""
-        number = self._operand(op, "Mask", op.inputs)
+        number = self._operand(op, "Mask")
         if number not in self.choices:
             choice = self._new(f"{number.name}@BOOL", Spec(number.spec.shape, VarType.BOOL))
             attrs = {"in_dtype": int(number.spec.dtype), "out_dtype": int(VarType.BOOL)}
@@ -267,7 +267,7 @@ class Branches(DataLoops):
 
     def _selection_gradient(self, op: Operator) -> Iterator[Node]:
         """Give the gradient to the result that was chosen, and 0 to the other."""
-        above = self._operand(op, "X", op.inputs)
+        above = self._operand(op, "X")
         choice = yield from self._choice(op)
         names = op.outputs["Out"]
         if differentiated_name(op.inputs["X"][0]) in self.sized:

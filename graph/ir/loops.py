@@ -25,7 +25,7 @@ class Loops(DataLoops):
 
     def _goes_on(self, op: Operator) -> bool | None:
         """Tell whether there is another round; None if only a step tells."""
-        condition = self.constants.get(self._operand(op, "Condition", op.inputs))
+        condition = self.constants.get(self._operand(op, "Condition"))
         return None if condition is None else bool(np.ravel(condition)[0])
 
     def _while(self, op: Operator) -> Iterator[Node]:

@@ -300,7 +300,7 @@ class Recurrence(DataLoops):
         return {x: (name, like) for x, (name, like) in likes.items() if like is not None}
 
     def _memory(self, op: Operator) -> Iterator[Node]:
-        operand = self._operand(op, "X", op.inputs)
+        operand = self._operand(op, "X")
         result = self._write(op.block, op.outputs["Out"][0])
         yield node_of(op, "assign", {"X": (operand,)}, {"Out": (result,)})
 
@@ -308,7 +308,7 @@ class Recurrence(DataLoops):
         """In the last step a state that no result shows has the gradient 0."""
         (above,) = op.inputs.get("Out@GRAD", [EMPTY_VAR])
         value, (name,) = self.current.get(above), op.outputs["X@GRAD"]
-        like = self._operand(op, "X", op.inputs) if value is None else value
+        like = self._operand(op, "X") if value is None else value
         yield from self._named(op, name, value, like)
 
 
