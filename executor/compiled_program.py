@@ -165,7 +165,7 @@ class CompiledProgram(Runnable):
             places = list(places) if isinstance(places, (list, tuple)) else [places]
             if not places:
                 raise InvalidArgument(NO_PLACES)
-            self._places = [check_place(place, "places") for place in places]
+            self._places = [check_place(place) for place in places]
         return self
 
     def _check_trainers(self) -> None:

@@ -163,11 +163,11 @@ def check_source(place: object) -> None:
         InvalidValue: it is no place.
     """
     if not isinstance(place, CUDAPinnedPlace):
-        check_place(place, "places")
+        check_place(place)
 
 
-def check_place(place: object, argument: str) -> Place:
-    """Return ``place`` if it is one.
+def check_place(place: object) -> Place:
+    """Return one of ``places`` if it is a place.
 
     Raises:
         InvalidValue: it is not.
@@ -176,9 +176,9 @@ def check_place(place: object, argument: str) -> Place:
         return place
     if isinstance(place, CUDAPinnedPlace):
         raise InvalidValue(
-            f"{argument}: nothing computes on {place!r}, which is memory of the host. Use CPUPlace() or "
+            f"places: nothing computes on {place!r}, which is memory of the host. Use CPUPlace() or "
             f"CUDAPlace(0)."
         )
     raise InvalidValue(
-        f"{argument} must be a place such as CPUPlace(), got {place!r}. fluid.cpu_places(n) makes n of them."
+        f"places must be a place such as CPUPlace(), got {place!r}. fluid.cpu_places(n) makes n of them."
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -158,11 +158,11 @@ class Recovery:
                 living = [r for r in self.delivery.alive if r not in self.ledger.stale]
                 if not living:
                     break
-                stands = self._ask(living, orders.Inventory())
+                stands = self._steps_done(living, orders.Inventory())
                 furthest = max(stands.values())
                 behind = [rank for rank in living if stands[rank] < furthest]
                 if behind:
-                    stands.update(self._ask(behind, orders.RollForward(furthest)))
+                    stands |= self._steps_done(behind, orders.RollForward(furthest))
                 self.ledger.stale.update(r for r in behind if stands[r] < furthest)
                 return furthest
             except ReplicaLost as another:
@@ -174,10 +174,16 @@ class Recovery:
         self.gang.delivery.close()
         raise error from cause
 
-    def _ask(self, ranks: Sequence[int], order: orders.Order) -> dict[int, int]:
+    def _ask(
+        self, ranks: Iterable[int], order: orders.Order, arrays: Sequence[Any] = ()
+    ) -> Mapping[int, Message]:
+        """Return the answers of these replicas to an order."""
+        message = self.gang.stamped(orders.pack(order, arrays))
+        return self.gang.some(dict.fromkeys(ranks, message))
+
+    def _steps_done(self, ranks: Sequence[int], order: orders.Order) -> dict[int, int]:
         """Return how many steps each of these replicas has done, once it has followed an order."""
-        answers = self.gang.some(dict.fromkeys(ranks, self._stamped(order)))
-        return {rank: answer.head["done"] for rank, answer in answers.items()}
+        return {rank: answer.head["done"] for rank, answer in self._ask(ranks, order).items()}
 
     def _gather(self, request: Request) -> None:
         """Put together the fetches of a request that happened.
@@ -277,11 +283,8 @@ class Recovery:
         agreed = self.ledger.libraries
         if not agreed or not self.ledger.stale:
             return
-        answers = self.gang.some(
-            dict.fromkeys(sorted(self.ledger.stale), self._stamped(orders.Libraries()))
-        )
         unfit = {}
-        for rank, answer in answers.items():
+        for rank, answer in self._ask(sorted(self.ledger.stale), orders.Libraries()).items():
             versions = orders.Versions(**answer.head).versions
             if reason := deviations(versions, agreed):
                 unfit[rank] = reason
@@ -324,7 +327,7 @@ class Recovery:
         source = next((r for r in range(self.gang.size) if r not in self.ledger.stale), None)
         if source is None:
             raise ReplicaLost("no replica that has the values is left.", stale)
-        names = self.gang.some({source: self._stamped(orders.Names())})[source]
+        names = self._ask([source], orders.Names())[source]
         singles = self.gang.singles.values()
         alone = {load.scope for s in singles for load in s.ledger.programs.values()}
         for scope, persistables in orders.PersistableNames(**names.head).scopes:
@@ -332,12 +335,11 @@ class Recovery:
                 continue
             owners = self.ledger.owners.get(scope, {})
             shared = [name for name in persistables if name not in owners]
-            read, write = orders.Read(scope, shared), orders.Write(scope, shared)
-            values = self.gang.some({source: self._stamped(read)})[source].arrays
-            self.gang.some(dict.fromkeys(stale, self._stamped(write, values)))
+            values = self._ask([source], orders.Read(scope, shared))[source].arrays
+            self._ask(stale, orders.Write(scope, shared), values)
             for rank in stale:
                 self._give_back(scope, rank, source)
-        self.gang.some(dict.fromkeys(stale, self._stamped(orders.Resume(self.ledger.done))))
+        self._ask(stale, orders.Resume(self.ledger.done))
         self.ledger.place_values.old.difference_update(stale)
         self.ledger.stale.clear()
 
@@ -346,8 +348,7 @@ class Recovery:
         values = self.ledger.place_values
         own = values.of(scope, rank)
         if own:
-            write = orders.Write(scope, list(own))
-            self.gang.some({rank: self._stamped(write, list(own.values()))})
+            self._ask([rank], orders.Write(scope, list(own)), list(own.values()))
         large = values.too_large.get(scope)
         if large:
             self._warn(rank, large, f"replica {source} has")
@@ -360,9 +361,6 @@ class Recovery:
             "than it would have had: those that %s.",
             *(rank, len(names), first_of(sorted(names), 3), which),
         )
-
-    def _stamped(self, order: orders.Order, arrays: Sequence[Any] = ()) -> Message:
-        return self.gang.stamped(orders.pack(order, arrays))
 
     def _tell(self, lost: ReplicaLost, seconds: float) -> None:
         _log.warning(

@@ -86,15 +86,14 @@ class Arrays(HostCalls):
             if entry is not None:
                 self.arrays[name] = (*entries[:index], None, *entries[index + 1 :])
             kind = "fill_zeros_like" if entry is None else "assign"
-            entry = self._operand(op, "X_W", op.inputs) if entry is None else entry
+            entry = self._operand(op, "X_W") if entry is None else entry
         elif entry is None:
             problem = no_entry(index, name, len(entries))
             raise Unsupported(f"{op.type}: {problem}. Built at {op.where}.")
         else:
             kind = "assign"
         if result != EMPTY_VAR:
-            value = self._write(op.block, result)
-            assert value is not None
+            value = self._result(op, result)
             self._share_levels(entry, value)
             yield node_of(op, kind, {"X": (entry,)}, {"Out": (value,)})
 
@@ -104,16 +103,15 @@ class Arrays(HostCalls):
         if index is None or self._is_array(name):
             yield from self._entry_written(op, name, place)
             return
-        yield from self._put(op, name, index, self._operand(op, "X", op.inputs))
+        yield from self._put(op, name, index, self._operand(op, "X"))
 
     def _entry_read(self, op: Operator, name: str, index: Value) -> Iterator[Node]:
         """Read an entry that is known only when the program runs."""
         yield from self._gathered(op, name)
         (result,) = op.outputs["Out"]
-        array = self._read(op.block, name)
-        assert array is not None
+        array = self._value_of(op, name)
         if op.inputs.get("X_W"):  # the gradient of a write
-            like = self._operand(op, "X_W", op.inputs)
+            like = self._operand(op, "X_W")
             rest = self._array(name, array.spec, 0)
             part = self._new(f"{name}@PART", like.spec)
             if result != EMPTY_VAR:
@@ -127,7 +125,7 @@ class Arrays(HostCalls):
 
     def _entry_written(self, op: Operator, name: str, index: Value) -> Iterator[Node]:
         """Write an entry that is known only when the program runs."""
-        value = self._operand(op, "X", op.inputs)
+        value = self._operand(op, "X")
         if not self._is_array(name):
             self.arrays.setdefault(name, ())
         yield from self._gathered(op, name)
@@ -222,12 +220,12 @@ class Arrays(HostCalls):
 
     def _array_to_tensor_gradient(self, op: Operator) -> Iterator[Node]:
         if self._is_array(op.inputs["X"][0]):
-            array, above = self.current[op.inputs["X"][0]], self._operand(op, "Out@GRAD", op.inputs)
+            array, above = self.current[op.inputs["X"][0]], self._operand(op, "Out@GRAD")
             parts = self._array(op.outputs["X@GRAD"][0], array.spec, 0)
             options = {name: op.attrs[name] for name in ("axis", "use_stack")}
             yield self._call(op, op.type, [array, above], [parts], options, bare=True)
             return
-        entries, above = self._entries(op), self._operand(op, "Out@GRAD", op.inputs)
+        entries, above = self._entries(op), self._operand(op, "Out@GRAD")
         slopes = tuple(
             self._new(f"{above.name}@{k}@PART", entry.spec) for k, entry in enumerate(entries)
         )
@@ -247,7 +245,7 @@ class Arrays(HostCalls):
 
     def _sequences_apart(self, op: Operator) -> Iterator[Node]:
         """Make an array of the steps of sequences; a gradient's are those of what it is the gradient of."""
-        x, table = (self._operand(op, slot, op.inputs) for slot in ("X", "RankTable"))
+        x, table = (self._operand(op, slot) for slot in ("X", "RankTable"))
         (name,), (result,) = op.inputs["X"], op.outputs["Out"]
         slope = GRAD_SUFFIX in result
         forward = self.current.get(differentiated_name(name))
@@ -267,17 +265,15 @@ class Arrays(HostCalls):
     def _sequences_together(self, op: Operator) -> Iterator[Node]:
         """Make sequences of an array of their steps; as a gradient, those of what was taken apart."""
         (name,), (result,) = op.inputs["X"], op.outputs["Out"]
-        table, function = self._operand(op, "RankTable", op.inputs), op.type
+        table, function = self._operand(op, "RankTable"), op.type
         yield from self._gathered(op, name)
-        array = self._read(op.block, name)
-        assert array is not None
+        array = self._value_of(op, name)
         within = self.array_levels[array]
         operands, levels = [array, table], self._levels(table) + 1 + within
         row = [max(size, 0) for size in array.spec.shape[1:]]
         options = {"row": row, "dtype": to_numpy(array.spec.dtype).name, "levels": within}
         if GRAD_SUFFIX in result:
-            forward = self._read(op.block, differentiated_name(result))
-            assert forward is not None
+            forward = self._value_of(op, differentiated_name(result))
             operands, levels = [*operands, forward], self._levels(forward)
             function, options = "lod_tensor_to_array_grad", {}
         yield self._call(op, function, operands, [self._tensor(op.block, result, levels)], options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -78,16 +78,28 @@ class BlockReader(ABC):
     def _forget_levels(self, name: str) -> None:
         """Forget the sequences of a variable that is written again."""
 
-    def _operand(self, op: Operator, slot: str, names: Mapping[str, list[str]]) -> Value:
-        """Return the only value of a slot.
+    def _operand(self, op: Operator, slot: str) -> Value:
+        """Return the only value that an op reads in a slot.
 
         Raises:
             Unsupported: it holds none, or several.
         """
-        values = [self._read(op.block, name) for name in names.get(slot, ())]
+        values = [self._read(op.block, name) for name in op.inputs.get(slot, ())]
         if len(values) != 1 or values[0] is None:
             raise Unsupported(f"{op.type}: takes one variable as {slot}, got {values}. {op.where}")
         return values[0]
+
+    def _value_of(self, op: Operator, name: str) -> Value:
+        """Return the value of a name that an op reads, which is a variable."""
+        value = self._read(op.block, name)
+        assert value is not None, f"{op.type} reads a variable"
+        return value
+
+    def _result(self, op: Operator, name: str) -> Value:
+        """Return a new value for a name that an op writes, which is a variable."""
+        value = self._write(op.block, name)
+        assert value is not None, f"{op.type} writes a variable"
+        return value
 
     @contextmanager
     def _body(
@@ -134,6 +146,22 @@ class BlockReader(ABC):
     def _new(self, name: str, spec: Spec, kind: str = TEMP) -> Value:
         """Return a value that the program has no variable for."""
         return self.maker.value(f"{name}{self.inside}", spec, kind)
+
+    def _zeros(self, op: Operator, name: str, like: Value) -> Generator[Node, None, Value]:
+        """Return zeros like another value."""
+        zeros = self._new(name, like.spec)
+        yield node_of(op, "fill_zeros_like", {"X": (like,)}, {"Out": (zeros,)})
+        return zeros
+
+    def _added(
+        self, op: Operator, name: str, total: Value | None, term: Value
+    ) -> Generator[Node, None, Value]:
+        """Return a sum with one more term, which is the first if there is no total yet."""
+        if total is None:
+            return term
+        result = self._new(name, term.spec)
+        yield node_of(op, "sum", {"X": (total, term)}, {"Out": (result,)})
+        return result
 
     def _named(self, op: Operator, name: str, value: Value | None, like: Value) -> Iterator[Node]:
         """Have a value go by a name of the program; of none, zeros like another.

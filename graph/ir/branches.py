@@ -57,7 +57,7 @@ class Branches(DataLoops):
         """Return whether a branch is taken, a boolean of one element."""
         if not op.attrs.get("is_scalar_condition"):
             return (yield from self._where_rows_are(op))
-        return (yield from self._flag(op, self._operand(op, "Cond", op.inputs)))
+        return (yield from self._flag(op, self._operand(op, "Cond")))
 
     def _flag(self, op: Operator, value: Value) -> Generator[Node, None, Value]:
         """Return a boolean of one element as [1]: that it has one may be known only when a step is bound."""
@@ -115,13 +115,11 @@ class Branches(DataLoops):
             if value is None or value is before.get(name):
                 continue
             if name in before or op.block.var_recursive(name).persistable:
-                old = self._read(op.block, name)
-                assert old is not None
+                old = self._value_of(op, name)
                 _check_types(op, name, value.spec, old.spec)
                 yield self._chosen(op, taken, value, old, name)
             else:  # Nothing may read it unless the branch is taken.
-                result = self._write(op.block, name)
-                assert result is not None
+                result = self._result(op, name)
                 self._share_levels(value, result)
                 yield node_of(op, "assign", {"X": (value,)}, {"Out": (result,)})
         overwritten = {n: v for n, v in before.items() if n in op.outputs.get("Out", ())}
@@ -191,17 +189,14 @@ class Branches(DataLoops):
                     f"differentiated: read it before. {op.where}"
                 )
             gradient = grad_name(operand)
-            like, value = self._read(op.block, operand), inner.get(gradient)
+            like, value = self._value_of(op, operand), inner.get(gradient)
             around = value is self.current.get(gradient) or value is above.get(gradient)
             if around or operand in fresh:
                 value = None  # the branch does not compute it
-            assert like is not None
-            zero = self._new(f"{name}@ZERO", like.spec)
-            yield node_of(op, "fill_zeros_like", {"X": (like,)}, {"Out": (zero,)})
+            zero = yield from self._zeros(op, f"{name}@ZERO", like)
             # Where the branch is not taken, a variable that it overwrites has the gradient from behind it.
             other = above.get(gradient, zero) if operand in overwritten.values else zero
-            result = self._write(op.block, name)
-            assert result is not None
+            result = self._result(op, name)
             self._share_levels(like, result)
             inputs = {"Condition": (taken,), "X": (value or zero,), "Y": (other,)}
             outputs, grads = {"Out": (result,)}, finished(op, {name: result})
@@ -223,14 +218,13 @@ class Branches(DataLoops):
             if result not in overwritten.values or value is None or done:
                 continue
             if (gradient := left.get(result)) is None:
-                gradient = self._new(f"{name}@TAKEN", value.spec)
-                yield node_of(op, "fill_zeros_like", {"X": (value,)}, {"Out": (gradient,)})
+                gradient = yield from self._zeros(op, f"{name}@TAKEN", value)
             inputs = {"Condition": (taken,), "X": (gradient,), "Y": (value,)}
             yield node_of(op, "where", inputs, {"Out": (self._write(op.block, name),)})
 
     def _choice(self, op: Operator) -> Generator[Node, None, Value]:
         """Return a boolean of a mask of one number, 0 or 1; yield the nodes that make it, once."""
-        number = self._operand(op, "Mask", op.inputs)
+        number = self._operand(op, "Mask")
         if number not in self.choices:
             choice = self._new(f"{number.name}@BOOL", Spec(number.spec.shape, VarType.BOOL))
             attrs = {"in_dtype": int(number.spec.dtype), "out_dtype": int(VarType.BOOL)}
@@ -244,17 +238,14 @@ class Branches(DataLoops):
         if len(names) != 2:
             raise Unsupported(f"{op.type}: takes two variables and one mask. {op.where}")
         choice = yield from self._choice(op)
-        no, yes = (self._read(op.block, name) for name in names)
-        assert no is not None and yes is not None
+        no, yes = (self._value_of(op, name) for name in names)
         (name,) = op.outputs["Out"]
         spec = _of_either(op, name, yes.spec, no.spec)
         alike = self._are_alike(yes.spec, no.spec)
         if alike and self.skipped.isdisjoint((no, yes)):
             yield self._chosen(op, choice, yes, no, name)
             return
-        written = self._write(op.block, name)
-        assert written is not None
-        result = self.current[name] = replace(written, spec=spec)
+        result = self.current[name] = replace(self._result(op, name), spec=spec)
         if not (alike and self.skipped.issuperset((no, yes))):
             self.sized.add(name)
             self.unlike.add(result)
@@ -268,8 +259,7 @@ class Branches(DataLoops):
 
     def _chosen(self, op: Operator, choice: Value, yes: Value, no: Value, name: str) -> Node:
         """Return the node that writes one of two values, with the sequences that both have."""
-        result = self._write(op.block, name)
-        assert result is not None
+        result = self._result(op, name)
         if self.sequences.levels.get(yes) == self.sequences.levels.get(no):
             self._share_levels(yes, result)
         inputs = {"Condition": (choice,), "X": (yes,), "Y": (no,)}
@@ -277,14 +267,13 @@ class Branches(DataLoops):
 
     def _selection_gradient(self, op: Operator) -> Iterator[Node]:
         """Give the gradient to the result that was chosen, and 0 to the other."""
-        above = self._operand(op, "X", op.inputs)
+        above = self._operand(op, "X")
         choice = yield from self._choice(op)
         names = op.outputs["Out"]
         if differentiated_name(op.inputs["X"][0]) in self.sized:
             yield self._sized_gradient(op, choice, above)
             return
-        zero = self._new(f"{above.name}@ZERO", above.spec)
-        yield node_of(op, "fill_zeros_like", {"X": (above,)}, {"Out": (zero,)})
+        zero = yield from self._zeros(op, f"{above.name}@ZERO", above)
         for name, sides in zip(names, ((zero, above), (above, zero)), strict=True):
             if name != EMPTY_VAR:
                 yes, no = sides
@@ -295,12 +284,10 @@ class Branches(DataLoops):
         """Return the node of the same, where the zeros have the size of a result that was not chosen."""
         names = dict(enumerate(op.outputs["Out"]))
         sides = [k for k, name in names.items() if name != EMPTY_VAR]
-        likes = [self._read(op.block, differentiated_name(names[k])) for k in sides]
+        likes = [self._value_of(op, differentiated_name(names[k])) for k in sides]
         slopes: list[Value] = []
         for k, like in zip(sides, likes, strict=True):
-            slope = self._write(op.block, names[k])
-            assert slope is not None and like is not None
-            self.current[names[k]] = self._with_spec(slope, like.spec)
+            self.current[names[k]] = self._with_spec(self._result(op, names[k]), like.spec)
             slopes.append(self.current[names[k]])
         operands, options = [choice, above, *likes], {"sides": sides}
         return self._call(op, "select_output", operands, slopes, options, bare=True)

@@ -105,7 +105,7 @@ class DataLoops(Arrays):
         """Return the names outside a block that it reads or writes; make the arrays among them values."""
         names = touched(block_of(op))
         for name in names:
-            if name not in self.current and _is_array_variable(op.block, name):
+            if name not in self.current and op.block.has_array(name):
                 self.arrays.setdefault(name, ())
             yield from self._gathered(op, name)
         return names
@@ -174,8 +174,7 @@ class DataLoops(Arrays):
         outputs.append(loop.rounds)
         yield self._call(op, op.type, fed, outputs, block=loop.body, states=states)
         for name, value in lasting.items():
-            state = self._write(op.block, name)
-            assert state is not None
+            state = self._result(op, name)
             self.sources[state] = value
             yield node_of(op, "assign", {"X": (value,)}, {"Out": (state,)})
 
@@ -274,7 +273,7 @@ class DataLoops(Arrays):
         """
         block = block_of(op)
         for _, name in above:
-            if name not in self.current and _is_array_variable(op.block, name):
+            if name not in self.current and op.block.has_array(name):
                 # Nothing behind the loop reads what it wrote there.
                 self.arrays.setdefault(name, ())
             yield from self._gathered(op, name)
@@ -293,8 +292,7 @@ class DataLoops(Arrays):
                 zero = self._array(f"{gradients[x]}@ZERO", like.spec, 0)
                 yield self._call(op, "array", [], [zero], {"places": [], "count": 0})
             else:
-                zero = self._new(f"{gradients[x]}@ZERO", like.spec)
-                yield node_of(op, "fill_zeros_like", {"X": (like,)}, {"Out": (zero,)})
+                zero = yield from self._zeros(op, f"{gradients[x]}@ZERO", like)
             state[grad_name(x)] = zero
         totals = dict.fromkeys(grad_name(x) for x in gradients if x not in written)
         rounds = Rounds("", {name: name for name in state}, lambda: self._nodes(block))
@@ -306,8 +304,7 @@ class DataLoops(Arrays):
             if value is not None and value in self.array_levels:
                 self.current[name] = value
                 continue
-            like = self._read(op.block, x)
-            assert like is not None
+            like = self._value_of(op, x)
             yield from self._named(op, name, value, like)
             self._share_levels(like, self.current[name])
 
@@ -478,11 +475,6 @@ def touched(block: Block) -> dict[str, bool]:
             if outside and block.find_var_recursive(name) is not None:
                 names[name] = names.get(name, False) or written
     return names
-
-
-def _is_array_variable(block: Block, name: str) -> bool:
-    variable = block.find_var_recursive(name)
-    return variable is not None and variable.type == VarType.LOD_TENSOR_ARRAY
 
 
 def _joined(one: Spec, other: Spec) -> Spec:

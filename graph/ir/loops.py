@@ -13,7 +13,7 @@ import numpy as np
 
 from ..program.operator import Operator
 from ..program.role import EMPTY_VAR, grad_name
-from .block_reader import Scope, begins_with_write, block_of, finished, node_of
+from .block_reader import Scope, begins_with_write, block_of, node_of
 from .data_loops import DataLoop, DataLoops, check_type, counters, touched
 from .graph import Node, Value
 
@@ -25,7 +25,7 @@ class Loops(DataLoops):
 
     def _goes_on(self, op: Operator) -> bool | None:
         """Tell whether there is another round; None if only a step tells."""
-        condition = self.constants.get(self._operand(op, "Condition", op.inputs))
+        condition = self.constants.get(self._operand(op, "Condition"))
         return None if condition is None else bool(np.ravel(condition)[0])
 
     def _while(self, op: Operator) -> Iterator[Node]:
@@ -67,8 +67,7 @@ class Loops(DataLoops):
         for name in dict.fromkeys(op.outputs.get("Out", ())):
             value = self.current.get(name)
             if name not in self.arrays and value is not None and value is not first.get(name):
-                result = self._write(op.block, name)
-                assert result is not None
+                result = self._result(op, name)
                 self._share_levels(value, result)
                 nodes.append(node_of(op, "assign", {"X": (value,)}, {"Out": (result,)}))
         self.scopes[op.outputs["StepScopes"][0]] = rounds
@@ -114,19 +113,14 @@ class Loops(DataLoops):
                 for x in own:
                     value = self.current.get(grad_name(x))
                     if value is not None:
-                        if x in sums:
-                            terms = (sums[x], value)
-                            value = self._new(f"{grad_name(x)}@SUM", value.spec)
-                            yield node_of(op, "sum", {"X": terms}, {"Out": (value,)})
-                        sums[x] = value
+                        total = f"{grad_name(x)}@SUM"
+                        sums[x] = yield from self._added(op, total, sums.get(x), value)
                 for name in map(grad_name, written):
                     value = self.current.get(name)
                     untouched = value is not None and value is start.get(name)
                     if name in carried and (untouched or name in fresh):
                         # The round writes it without reading what stood there.
-                        value = self._new(f"{name}@NONE", carried[name].spec)
-                        operand = (carried[name],)
-                        yield node_of(op, "fill_zeros_like", {"X": operand}, {"Out": (value,)})
+                        value = yield from self._zeros(op, f"{name}@NONE", carried[name])
                     if value is not None and value is not start.get(name):
                         carried[name] = value
         # Counted back, they say again where entries were written before the loop.
@@ -140,9 +134,6 @@ class Loops(DataLoops):
             if x in self.arrays:
                 continue
             value = carried.get(grad_name(x)) if x in written else sums.get(x)
-            like, result = self._read(op.block, x), self._write(op.block, name)
-            assert like is not None and result is not None
-            self._share_levels(like, result)
-            kind, source = ("fill_zeros_like", like) if value is None else ("assign", value)
-            grads = finished(op, {name: result})
-            yield node_of(op, kind, {"X": (source,)}, {"Out": (result,)}, None, grads)
+            like = self._value_of(op, x)
+            yield from self._named(op, name, value, like)
+            self._share_levels(like, self.current[name])

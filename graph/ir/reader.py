@@ -227,7 +227,7 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
 
     def _place(self, op: Operator) -> Value:
         """Return the index of an entry: around loops, which count it back, a gradient op has that of its op."""
-        place = self._operand(op, "I", op.inputs)
+        place = self._operand(op, "I")
         if op.block.idx or self._overwritten.isdisjoint(op.inputs["I"]):
             return place
         if not op.role & OpRole.Backward:

@@ -65,8 +65,7 @@ class Recurrence(DataLoops):
     def _stacked(self, op: Operator, name: str, parts: Mapping[int, Value]) -> Iterator[Node]:
         """Join the parts of all steps to a sequence."""
         ordered = tuple(parts[step] for step in sorted(parts))
-        sequence = self._write(op.block, name)
-        assert sequence is not None
+        sequence = self._result(op, name)
         grads = finished(op, {name: sequence})
         yield node_of(op, "stack", {"X": ordered}, {"Y": (sequence,)}, {"axis": 0}, grads)
 
@@ -76,7 +75,7 @@ class Recurrence(DataLoops):
             yield from self._recurrent_on_data(op)
             return
         ex_states, states = (list(op.attrs.get(name) or ()) for name in ("ex_states", "states"))
-        sequences = {name: self._read(op.block, name) for name in op.inputs.get("inputs", ())}
+        sequences = {name: self._value_of(op, name) for name in op.inputs.get("inputs", ())}
         carried = {
             ex_state: value
             for ex_state, name in zip(ex_states, op.inputs.get("initial_states", ()), strict=True)
@@ -91,7 +90,6 @@ class Recurrence(DataLoops):
             before = dict(self.current)
             with self._body(f"@BLOCK{block.idx}@STEP{step}", carried):
                 for name, sequence in sequences.items():
-                    assert sequence is not None
                     yield from self._slices(op, name, sequence, step)
                 yield from self._nodes(block)
                 ends[step] = scope = self._left(before, names)
@@ -102,8 +100,7 @@ class Recurrence(DataLoops):
         for name in op.outputs.get("outputs", ()):
             yield from self._stacked(op, name, parts[name])
         for name in _outlasting(block, ends[steps[-1]]):
-            result = self._write(op.block, name)
-            assert result is not None
+            result = self._result(op, name)
             self._share_levels(carried[name], result)
             yield node_of(op, "assign", {"X": (carried[name],)}, {"Out": (result,)})
         for name in op.outputs.get("step_scopes", ()):
@@ -134,18 +131,13 @@ class Recurrence(DataLoops):
                     value = inner.get(grad_name(operand))
                     if value is None:
                         part = scopes[step].values[operand]
-                        value = self._new(f"{name}@ZERO", part.spec)
-                        yield node_of(op, "fill_zeros_like", {"X": (part,)}, {"Out": (value,)})
+                        value = yield from self._zeros(op, f"{name}@ZERO", part)
                     parts[name][step] = value
                 for operand, (name, _) in gradients["parameters"].items():
                     value = inner.get(grad_name(operand))
-                    if value is None:
-                        continue
-                    if name in sums:
-                        terms = (sums[name], value)
-                        value = self._new(f"{name}@SUM", value.spec)
-                        yield node_of(op, "sum", {"X": terms}, {"Out": (value,)})
-                    sums[name] = value
+                    if value is not None:
+                        total = sums.get(name)
+                        sums[name] = yield from self._added(op, f"{name}@SUM", total, value)
                 carried = {
                     grad_name(state): inner[grad_name(ex)]
                     for ex, state in zip(ex_states, states, strict=True)
@@ -224,9 +216,9 @@ class Recurrence(DataLoops):
             likes[name] = self._value_of(op, start)
             carried[grad_name(name)] = grad_name(ex_state)
         for name, like in likes.items():
-            slope = state[grad_name(name)] = self._new(f"{grad_name(name)}@ZERO", like.spec)
             carried.setdefault(grad_name(name), grad_name(name))
-            yield node_of(op, "fill_zeros_like", {"X": (like,)}, {"Out": (slope,)})
+            zeros = f"{grad_name(name)}@ZERO"
+            state[grad_name(name)] = yield from self._zeros(op, zeros, like)
 
         def step() -> Iterator[Node]:
             at = self.current[f"{scopes}@INDEX"]
@@ -239,8 +231,7 @@ class Recurrence(DataLoops):
                 slope = self.current.get(grad_name(x))
                 if slope is None:
                     part = loop.scope.values[x]
-                    slope = self._new(f"{grad_name(x)}@ZERO", part.spec)
-                    yield node_of(op, "fill_zeros_like", {"X": (part,)}, {"Out": (slope,)})
+                    slope = yield from self._zeros(op, f"{grad_name(x)}@ZERO", part)
                 yield self._part_written(op, grad_name(x), at, slope)
 
         totals = {grad_name(x) for x in parameters}
@@ -255,11 +246,6 @@ class Recurrence(DataLoops):
         for name, (state_name, _) in zip(slopes, _states(op).values(), strict=False):
             if name != EMPTY_VAR:
                 yield from self._named(op, name, results[grad_name(state_name)], likes[state_name])
-
-    def _value_of(self, op: Operator, name: str) -> Value:
-        value = self._read(op.block, name)
-        assert value is not None, "sequences and states are variables of the program"
-        return value
 
     def _taken_apart(
         self, op: Operator, name: str, sequence: Value, reverse: bool
@@ -295,8 +281,7 @@ class Recurrence(DataLoops):
 
         Where there are no parts, sizes that only a step would tell are those of the other's parts.
         """
-        written = self._write(op.block, name)
-        assert written is not None
+        written = self._result(op, name)
         self._forget_levels(written.name)
         part = array.spec
         spec = Spec((like.spec.shape[0], *part.shape), part.dtype)
@@ -315,18 +300,16 @@ class Recurrence(DataLoops):
         return {x: (name, like) for x, (name, like) in likes.items() if like is not None}
 
     def _memory(self, op: Operator) -> Iterator[Node]:
-        operand = self._operand(op, "X", op.inputs)
+        operand = self._operand(op, "X")
         result = self._write(op.block, op.outputs["Out"][0])
         yield node_of(op, "assign", {"X": (operand,)}, {"Out": (result,)})
 
     def _memory_gradient(self, op: Operator) -> Iterator[Node]:
         """In the last step a state that no result shows has the gradient 0."""
         (above,) = op.inputs.get("Out@GRAD", [EMPTY_VAR])
-        value = self.current.get(above)
-        kind = "fill_zeros_like" if value is None else "assign"
-        operand = self._operand(op, "X", op.inputs) if value is None else value
-        result = self._write(op.block, op.outputs["X@GRAD"][0])
-        yield node_of(op, kind, {"X": (operand,)}, {"Out": (result,)})
+        value, (name,) = self.current.get(above), op.outputs["X@GRAD"]
+        like = self._operand(op, "X") if value is None else value
+        yield from self._named(op, name, value, like)
 
 
 def _states(op: Operator) -> dict[str, tuple[str, str]]:

@@ -73,7 +73,7 @@ class WrittenOut(BlockReader):
 
     def _write_out(self, op: Operator) -> Iterator[Node]:
         way = _WAYS[op.type]
-        operands = {slot: self._operand(op, slot, op.inputs) for slot in way.operands}
+        operands = {slot: self._operand(op, slot) for slot in way.operands}
         read = {slot: [value.spec] for slot, value in operands.items()}
         names = {slot: [value.name] for slot, value in operands.items()}
         op.declaration.infer(Inference(op.declaration, read, op.attrs, names, op.where))
@@ -121,7 +121,7 @@ class WrittenOut(BlockReader):
         program = known.program.clone()
         block, count = program.global_block(), len(known.program.global_block().ops)
         above = {
-            (result.name, grad_name(slot)): self._operand(op, grad_name(slot), op.inputs)
+            (result.name, grad_name(slot)): self._operand(op, grad_name(slot))
             for slot, result in zip(known.way.results, known.results, strict=True)
             if op.inputs.get(grad_name(slot))
         }

@@ -77,27 +77,19 @@ def box_clip(input: Variable, im_info: Variable, name: str | None = None) -> Var
     return layer("box_clip", name, Input=input, ImInfo=im_info)
 
 
+_NMS = (
+    *("score_threshold", "nms_top_k", "keep_top_k", "nms_threshold"),
+    *("normalized", "nms_eta", "background_label"),
+)
+
+
 def _suppress(
-    op_type: str, bboxes: Variable, scores: Variable, attrs: Any, helper: LayerHelper
+    op_type: str, bboxes: Variable, scores: Variable, settings: Sequence[Any], helper: LayerHelper
 ) -> Any:
     """Append a choice of boxes; return them and, if it has them, their numbers."""
     results = "Out Index" if op_type == "multiclass_nms2" else "Out"
+    attrs = dict(zip(_NMS, settings, strict=True))
     return helper.layers(op_type, results, results, BBoxes=bboxes, Scores=scores, **attrs)
-
-
-def _nms_attributes(
-    score_threshold: float, nms_top_k: int, keep_top_k: int, nms_threshold: float,
-    normalized: bool, nms_eta: float, background_label: int,
-) -> dict[str, Any]:  # fmt: skip
-    return {
-        "background_label": background_label,
-        "score_threshold": score_threshold,
-        "nms_top_k": nms_top_k,
-        "nms_threshold": nms_threshold,
-        "nms_eta": nms_eta,
-        "keep_top_k": keep_top_k,
-        "normalized": normalized,
-    }
 
 
 def multiclass_nms(
@@ -130,8 +122,9 @@ def multiclass_nms(
         InvalidType: an argument has another type.
     """
     limits = score_threshold, nms_top_k, keep_top_k, nms_threshold
-    attrs = _nms_attributes(*limits, normalized, nms_eta, background_label)
-    (out,) = _suppress("multiclass_nms", bboxes, scores, attrs, LayerHelper("multiclass_nms", name))
+    settings = (*limits, normalized, nms_eta, background_label)
+    helper = LayerHelper("multiclass_nms", name)
+    out: Variable = _suppress("multiclass_nms", bboxes, scores, settings, helper)[0]
     return out
 
 
@@ -153,10 +146,9 @@ def multiclass_nms2(
     If none stays, both have no row.
     """
     limits = score_threshold, nms_top_k, keep_top_k, nms_threshold
-    attrs = _nms_attributes(*limits, normalized, nms_eta, background_label)
-    out, index = _suppress(
-        "multiclass_nms2", bboxes, scores, attrs, LayerHelper("multiclass_nms2", name)
-    )
+    settings = (*limits, normalized, nms_eta, background_label)
+    helper = LayerHelper("multiclass_nms2", name)
+    out, index = _suppress("multiclass_nms2", bboxes, scores, settings, helper)
     return (out, index) if return_index else out
 
 
@@ -230,9 +222,9 @@ def locality_aware_nms(
             f"locality_aware_nms: scores must be [N, 1, M], of one class, not {scores.shape}."
         )
     limits = score_threshold, nms_top_k, keep_top_k, nms_threshold
-    attrs = _nms_attributes(*limits, normalized, nms_eta, background_label)
+    settings = (*limits, normalized, nms_eta, background_label)
     helper = LayerHelper("locality_aware_nms", name)
-    out: Variable = _suppress("locality_aware_nms", bboxes, scores, attrs, helper)[0]
+    out: Variable = _suppress("locality_aware_nms", bboxes, scores, settings, helper)[0]
     return out
 
 
@@ -304,9 +296,9 @@ def detection_output(
     boxes = box_coder(prior_box, prior_box_var, loc, code_type="decode_center_size")
     scores = transpose(softmax(scores), perm=[0, 2, 1])
     scores.stop_gradient = True
-    attrs = _nms_attributes(score_threshold, nms_top_k, keep_top_k, nms_threshold, True, 1.0, 0)
+    settings = score_threshold, nms_top_k, keep_top_k, nms_threshold, True, 1.0, 0
     op_type = "multiclass_nms2" if return_index else "multiclass_nms"
-    results = _suppress(op_type, boxes, scores, attrs, LayerHelper("detection_output"))
+    results = _suppress(op_type, boxes, scores, settings, LayerHelper("detection_output"))
     return results if return_index else results[0]
 
 

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import Any
 
-from ...strategies.types import VarType
 from .lod import no_sequences
 from .operands import record_of
 from .registry import Grad, Inference, ShapeRule, Spec, Specs, define_block, slope
-from .rules import as_declared, normal_axis
+from .rules import as_declared
 from .shapes import Sized
 
 
@@ -60,18 +59,6 @@ _PARTS = Sized(
 def _entry(op: Inference) -> Mapping[str, Specs]:
     """An array has the shape of the entry that was written last; the gradient of a write that of the entry."""
     return {"Out": op.spec("X_W" if op.has("X_W") else "X")}
-
-
-def _joined(op: Inference) -> Mapping[str, Specs]:
-    """How many entries an array has is not known from its shape."""
-    x = op.spec("X")
-    rank = len(x.shape) + op.attr("use_stack")
-    axis = normal_axis(op, op.attr("axis"), rank)
-    rest = x.shape[axis + (not op.attr("use_stack")) :]
-    return {
-        "Out": Spec((*x.shape[:axis], -1, *rest), x.dtype),
-        "OutIndex": Spec((-1,), VarType.INT32),
-    }
 
 
 def _block_attributes(attrs: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -183,7 +170,11 @@ define_block("lod_array_length", record_of("x", "out"), Sized("X -> Out int64 [1
 define_block(
     "tensor_array_to_tensor",
     record_of("x*", "out out_index", axis=0, use_stack=False),
-    _joined,
+    Sized(  # how many entries an array has is not known from its shape
+        "X -> Out [*before entries *after], OutIndex int32 [entries]",
+        "at = front(axis, [1, *X[0]] if use_stack else X[0])",
+        "before, after = X[0][:at], X[0][at if use_stack else at + 1 :]",
+    ),
     slope=slope("x out_index d_out", "d_x"),
 )
 define_block(

@@ -13,12 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.types import INTEGERS
 from . import formula as f
 from .lod import no_sequences
-from .operands import Array, Input, Inputs, Operands, Output
+from .operands import Array, Input, Operands, Output, record_of
 from .registry import OFFSETS, Inference, Specs, define
-from .rules import product
 from .samples import integers, normal, offsets, sample
 from .sequence_window import patches
 from .shapes import Sized
@@ -41,38 +39,11 @@ class OffsetsOfCopies(Operands):
     out: Output
 
 
-class OffsetsTogether(Operands):
-    x: Inputs
-    out: Output
-
-
 class OffsetsReshaped(Operands):
     x: Input
     rows: Input
     out: Output
     new_dim: int = 1
-
-
-class OffsetsErased(Operands):
-    x: Input
-    rows: Input
-    out: Output
-    tokens: Sequence[int] = []
-
-
-class OffsetsAligned(Operands):
-    x: Input
-    rows: Input
-    out: Output
-    blank: int = 0
-    merge_repeated: bool = True
-
-
-class OffsetsOfPairs(Operands):
-    x: Input
-    y: Input
-    out: Output
-    dim_t: int = 1
 
 
 class OffsetsOfImages(Operands):
@@ -94,18 +65,8 @@ class OffsetsOfPatches(Operands):
     paddings: Sequence[int] = [0, 0, 0, 0]
 
 
-def offsets_shape(op: Inference) -> Mapping[str, Specs]:
-    """As many offsets as X has elements."""
-    x = op.spec("X")
-    op.require(x.dtype in INTEGERS, "offsets must be integers")
-    return {"Out": OFFSETS._replace(shape=(product(x.shape),))}
-
-
-def lengths_shape(op: Inference) -> Mapping[str, Specs]:
-    """One more offset than X has lengths."""
-    size = product(op.shape("X"))
-    op.require(op.spec("X").dtype in INTEGERS, "lengths must be integers")
-    return {"Out": OFFSETS._replace(shape=(size + 1 if size >= 0 else -1,))}
+_AS_MANY = Sized("X integers -> Out int64 [size]", "size = prod(X)")
+_TOGETHER = record_of("x*", "out")
 
 
 def copies_shape(op: Inference) -> Mapping[str, Specs]:
@@ -119,26 +80,15 @@ def copies_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": OFFSETS._replace(shape=(-1 if counts is None else int(counts[-1]) + 1,))}
 
 
-def _require_equal(op: Inference, sizes: Collection[int]) -> None:
-    """Refuse operands with other numbers of offsets than each other."""
+def equally_many(op: Inference) -> Mapping[str, Specs]:
+    """As many offsets as each of the operands has."""
+    specs = [spec for slot in op.op.input_slots for spec in op.specs(slot.name)]
+    sizes = {spec.shape[0] for spec in specs} - {-1}
     counts = " and ".join(str(size - 1) for size in sorted(sizes))
     op.require(
         len(sizes) <= 1, f"the operands must have equally many sequences, got {counts} of them"
     )
-
-
-def together_shape(op: Inference) -> Mapping[str, Specs]:
-    """As many offsets as each operand has."""
-    sizes = {spec.shape[0] for spec in op.specs("X")} - {-1}
-    _require_equal(op, sizes)
     return {"Out": OFFSETS._replace(shape=(max(sizes, default=-1),))}
-
-
-def joined_shape(op: Inference) -> Mapping[str, Specs]:
-    """One offset, and as many as each operand has sequences."""
-    sizes = [spec.shape[0] for spec in op.specs("X")]
-    size = sum(sizes) - len(sizes) + 1 if min(sizes) >= 0 else -1
-    return {"Out": OFFSETS._replace(shape=(size,))}
 
 
 def absolute(levels: Sequence[Any]) -> Any:
@@ -157,18 +107,6 @@ def bounds(sequences: Iterable[Collection[Any]]) -> Array:
 def parts(rows: Array, ends: Array) -> list[Array]:
     """Return the rows of each sequence."""
     return [rows[begin:end] for begin, end in pairwise(ends)]
-
-
-def outermost_shape(op: Inference) -> Mapping[str, Specs]:
-    """As many offsets as the first operand has."""
-    return {"Out": op.specs("X")[0]}
-
-
-def equally_many(op: Inference) -> Mapping[str, Specs]:
-    """As many offsets as each of the operands has."""
-    sizes = {op.shape(slot.name)[0] for slot in op.op.input_slots} - {-1}
-    _require_equal(op, sizes)
-    return {"Out": OFFSETS._replace(shape=(max(sizes, default=-1),))}
 
 
 def of_copies(a: OffsetsOfCopies) -> f.Results:
@@ -221,7 +159,7 @@ def of_images(a: OffsetsOfImages) -> f.Results:
 define(
     "lod_offsets",
     OffsetsOfRows,
-    offsets_shape,
+    _AS_MANY,
     needs=lambda attrs: {"Out": ("X",)},
     lod=no_sequences,
     samples=(sample({"X": offsets(2, 0, 3), "Rows": normal(5, 2)}),),
@@ -229,7 +167,7 @@ define(
 define(
     "lod_from_lengths",
     Offsets,
-    lengths_shape,
+    Sized("X integers -> Out int64 [size+1]", "size = prod(X)"),
     lod=no_sequences,
     formula=lambda a: {"out": f.offsets(a.x)},
     samples=(sample({"X": integers(4, high=5)}), sample({"X": integers(3, 1, high=5)})),
@@ -245,24 +183,24 @@ define(
 )
 define(
     "lod_together",
-    OffsetsTogether,
-    together_shape,
+    _TOGETHER,
+    equally_many,
     lod=no_sequences,
     formula=lambda a: {"out": sum(a.x[1:], a.x[0])},
     samples=(sample({"X": [offsets(2, 0, 3), offsets(1, 1, 0)]}),),
 )
 define(
     "lod_joined",
-    OffsetsTogether,
-    joined_shape,
+    _TOGETHER,
+    Sized("X -> Out int64 [size]", "size = 1 + sum(n - 1 for (n,) in X)"),
     lod=no_sequences,
     formula=lambda a: {"out": behind(a.x)},
     samples=(sample({"X": [offsets(2, 0, 3), offsets(1, 1)]}),),
 )
 define(
     "lod_absolute",
-    OffsetsTogether,
-    outermost_shape,
+    _TOGETHER,
+    Sized("X -> Out int64 [size]", "size = X[0][0]"),
     lod=no_sequences,
     formula=lambda a: {"out": reduce(f.take, reversed(a.x))},
     samples=(sample({"X": [offsets(1, 2), offsets(2, 0, 3)]}),),
@@ -270,15 +208,15 @@ define(
 define(
     "lod_reshaped",
     OffsetsReshaped,
-    offsets_shape,
+    _AS_MANY,
     needs=lambda attrs: {"Out": ("X",)},
     lod=no_sequences,
     samples=(sample({"X": offsets(2, 0, 4), "Rows": normal(6, 3)}, new_dim=6),),
 )
 define(
     "lod_erased",
-    OffsetsErased,
-    offsets_shape,
+    record_of("x rows", "out", tokens=[]),
+    _AS_MANY,
     lod=no_sequences,
     formula=lambda a: {"out": f.take(f.offsets(without(a.rows, a.tokens)), a.x)},
     samples=(
@@ -288,8 +226,8 @@ define(
 )
 define(
     "lod_aligned",
-    OffsetsAligned,
-    offsets_shape,
+    record_of("x rows", "out", blank=0, merge_repeated=True),
+    _AS_MANY,
     lod=no_sequences,
     formula=lambda a: {
         "out": f.take(f.offsets(collapsed(a.rows, a.x, a.blank, a.merge_repeated)), a.x)
@@ -310,7 +248,7 @@ define(
 )
 define(
     "lod_of_pairs",
-    OffsetsOfPairs,
+    record_of("x y", "out", dim_t=1),
     equally_many,
     lod=no_sequences,
     formula=lambda a: {"out": f.offsets(f.lengths(a.x) * f.lengths(a.y) * a.dim_t)},

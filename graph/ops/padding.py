@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from .operands import Input, Operands, Output, Unary, named
-from .registry import Inference, Op, Specs, define, slope
-from .rules import of_shape
+from .registry import Op, define, slope
 from .samples import normal, sample
-
-Shape = tuple[int, ...]
-
-
-def _widened(shape: Shape, margins: Sequence[int], sign: int = 1) -> Shape:
-    """Add (or take) the two margins of each dimension; unknown sizes stay unknown."""
-    pairs = zip(shape, margins[::2], margins[1::2], strict=True)
-    return tuple(size if size < 0 else size + sign * (low + high) for size, low, high in pairs)
+from .shapes import Sized
 
 
-def _margins(op: Inference, rank: int) -> list[int]:
-    margins = list(op.attr("paddings"))
-    op.require(
-        len(margins) == 2 * rank, f"paddings {margins} must be two for each of {rank} dimensions"
+def _padded(line: str, sizes: str = "n", sign: str = "+") -> Sized:
+    """Return the rule that sizes of a line become ``padded``: two of ``paddings`` more (or less) each."""
+    return Sized(
+        line,
+        f"len(paddings) == 2 * len({sizes}); paddings must be two for each dimension",
+        "every(pad >= 0 for pad in paddings); paddings must not be negative",
+        f"sides = [*zip({sizes}, paddings[::2], paddings[1::2])]",
+        f"padded = [size {sign} (low + high) for size, low, high in sides]",
     )
-    op.require(min(margins, default=0) >= 0, f"paddings {margins} must not be below 0")
-    return margins
-
-
-def pad_shape(op: Inference) -> Mapping[str, Specs]:
-    """Dimension i grows by ``paddings[2 i]`` in front and ``paddings[2 i + 1]`` behind."""
-    x = op.spec("X")
-    return {"Out": of_shape(_widened(x.shape, _margins(op, len(x.shape))), x)}
-
-
-def pad_grad_shape(op: Inference) -> Mapping[str, Specs]:
-    """The shape of Out without its margins."""
-    d_out = op.spec("Out@GRAD")
-    margins = _margins(op, len(d_out.shape))
-    return {"X@GRAD": of_shape(_widened(d_out.shape, margins, -1), d_out)}
 
 
 class Pad(Unary):
@@ -49,7 +30,7 @@ class Pad(Unary):
 define(
     "pad",
     Pad,
-    pad_shape,
+    _padded("X [*n] -> Out [*padded]"),
     linear=("X",),
     made_linear={"pad_value": 0.0},
     samples=(sample({"X": normal(2, 3)}, paddings=[0, 1, 2, 0], pad_value=9.0),),
@@ -57,7 +38,7 @@ define(
         sample({"X": normal(2, 3)}, paddings=[0, 1]),
         sample({"X": normal(2, 3)}, paddings=[0, -1, 0, 0]),
     ),
-    slope=slope("d_out", "d_x", shape=pad_grad_shape),
+    slope=slope("d_out", "d_x", shape=_padded("Out@GRAD [*n] -> X@GRAD [*padded]", sign="-")),
 )
 
 
@@ -66,19 +47,18 @@ def image_axis(data_format: str) -> int:
     return 2 if data_format == "NCHW" else 1
 
 
-def pad2d_shape(op: Inference) -> Mapping[str, Specs]:
-    """Height and width grow by ``paddings``: top, bottom, left, right."""
-    x, mode, layout = op.spec("X"), op.attr("mode"), op.attr("data_format")
-    op.require(len(x.shape) == 4, "X must have 4 dimensions")
-    margins = _margins(op, 2)
-    first = image_axis(layout)
-    image = x.shape[first : first + 2]
-    for i, size in enumerate(image):
-        widest = max(margins[2 * i : 2 * i + 2])
-        fits = size < 0 or mode == "constant" or widest < size + (mode == "edge") * widest
-        op.require(fits and size != 0, f"paddings {margins} do not fit a {mode} of {size} elements")
-    shape = (*x.shape[:first], *_widened(image, margins), *x.shape[first + 2 :])
-    return {"Out": of_shape(shape, x)}
+_IMAGES = {
+    layout: _padded(line, "(H, W)").extended(
+        "->",
+        "every(size != 0 for size in (H, W)); there is nothing to pad",
+        "mode != 'reflect' or every([max(paddings[:2]) < H, max(paddings[2:]) < W]); "
+        "images must be larger than the paddings that reflect them",
+    )
+    for layout, line in (
+        ("NCHW", "X [N C H W] -> Out [N C *padded]"),
+        ("NHWC", "X [N H W C] -> Out [N *padded C]"),
+    )
+}
 
 
 class Pad2d(Operands):
@@ -99,7 +79,7 @@ class Pad2dGrad(Pad2d, reads="*"):
 define(
     "pad2d",
     Pad2d,
-    pad2d_shape,
+    lambda op: _IMAGES[op.attr("data_format")](op),
     linear=("X",),
     made_linear={"pad_value": 0.0},
     numbers={"Paddings": "paddings"},

@@ -39,7 +39,7 @@ def add_position_encoding(a: AddPositionEncoding) -> f.Results:
 define(
     "add_position_encoding",
     AddPositionEncoding,
-    Sized("X -> Out", "X[-1] % 2 == 0; the width must be even", rows_or_padded("X")),
+    Sized("X -> Out", "X[-1] % 2 == 0; the width must be even", rows_or_padded),
     formula=add_position_encoding,
     samples=(
         sample({"X": normal(2, 3, 4)}),

@@ -7,55 +7,20 @@ Legend: N words, B sequences, T terms.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from ...strategies.types import INTEGERS, VarType
 from .levels import level_from
 from .lod import no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, Positive, record_of
-from .registry import Inference, Spec, Specs, define, define_block, slope
-from .rules import is_column, match, merge_dims, one_level
+from .registry import define, define_block, slope
 from .samples import integers, lengths, normal, offsets, sample
+from .shapes import Sized, in_sequences, rows_of_result
 
-
-def _words(op: Inference, layers: int) -> int:
-    """Check X, and return how many words it has."""
-    x = op.spec("X")
-    one_level(op, "X")
-    op.require(x.dtype in INTEGERS, "X must hold integers: the numbers of words")
-    op.require(is_column(x.shape), "X must have one word in a row: [N, 1]")
-    op.require(layers >= 2, f"pyramid_layer must be 2 or more, got {layers}")
-    return x.shape[0]
-
-
-def _pieces(op: Inference) -> int:
-    """Check the width of a term's row, and return it."""
-    width, piece = op.attr("num_emb"), op.attr("rand_len")
-    fits = piece > 0 and width > 0 and width % piece == 0
-    op.require(fits, f"num_emb {width} must be a multiple of rand_len {piece}, both above 0")
-    return int(width)
-
-
-def pyramid_hash_shape(op: Inference) -> Mapping[str, Specs]:
-    """[T, num_emb]; DropPos has a flag for each term, and zeros behind them."""
-    layers, width = op.attr("pyramid_layer"), _pieces(op)
-    count = _words(op, layers)
-    match(op, W=(op.attr("space_len") + op.attr("rand_len"), 1))
-    op.require(op.spec("W").dtype == VarType.FP32, "W must hold float32")
-    rate = op.attr("drop_out_percent")
-    op.require(0 <= rate <= 1, f"drop_out_percent must be from 0 to 1, got {rate}")
-    for slot, attr in (("WhiteList", "white_list_len"), ("BlackList", "black_list_len")):
-        size = op.attr(attr) if op.attr("use_filter") else 0
-        fits = not size or merge_dims(op.shape(slot)[0], size) is not None
-        op.require(fits, f"{slot} must have {attr} = {size} rows")
-    return {
-        "Out": Spec((-1, width), VarType.FP32),
-        "DropPos": Spec((max(count * layers, -1), 1), VarType.INT32),
-        "X_Temp_Out": Spec(op.shape("X"), VarType.FP32),
-    }
-
+_LAYERS = "pyramid_layer >= 2; pyramid_layer must be 2 or more"
+_PIECES = (
+    "rand_len > 0 and num_emb > 0 and num_emb % rand_len == 0; "
+    "num_emb must be a multiple of rand_len, both above 0"
+)
 
 # Beside what its gradient op does, Paddle's takes ``lr`` times the gradient of W off W; X, integers, has none.
 define_block(
@@ -76,7 +41,16 @@ define_block(
         lr=0.0,
         distribute_update_vars="",
     ),
-    pyramid_hash_shape,
+    Sized(  # DropPos has a flag for each term, and zeros behind them
+        "X integers [N 1?], W float32 [space_len+rand_len 1] -> "
+        "Out float32 [T num_emb], DropPos int32 [N*pyramid_layer 1], X_Temp_Out float32",
+        in_sequences("X"),
+        _LAYERS,
+        _PIECES,
+        "0 <= drop_out_percent <= 1; drop_out_percent must be from 0 to 1",
+        "not use_filter or WhiteList[0] == white_list_len; WhiteList must have so many rows",
+        "not use_filter or BlackList[0] == black_list_len; BlackList must have so many rows",
+    ),
     lod=lambda op: {"Out": op.of("X")[-1:]},  # as many levels; the graph's reader has others
     slope=slope("x w drop_pos x_temp_out d_out", "d_x"),
 )
@@ -132,28 +106,13 @@ class PyramidIds(Operands):
     space_len: Positive = 0
 
 
-def terms_shape(op: Inference) -> Mapping[str, Specs]:
-    """As many flags as there could be terms."""
-    count = _words(op, op.attr("pyramid_layer"))
-    op.sequences("X")
-    return {"Out": Spec((max(count * op.attr("pyramid_layer"), -1), 1), VarType.INT32)}
-
-
-def ids_shape(op: Inference) -> Mapping[str, Specs]:
-    """[T, num_emb]."""
-    _words(op, op.attr("pyramid_layer"))
-    op.sequences("X")
-    ends = op.value("Out@LOD") if op.has("Out@LOD") else None
-    return {"Out": Spec((-1 if ends is None else int(ends[-1]), _pieces(op)), VarType.INT64)}
-
-
 _WORDS = {"X": integers(6, 1, high=99), "X@LOD": [offsets(1, 3, 2)]}
 _TERMS = lengths(1, 0, 1, 0, *[0] * 14)
 _SIZES = {"num_emb": 4, "rand_len": 2, "space_len": 9, "pyramid_layer": 3}
 define(
     "pyramid_terms",
     PyramidTerms,
-    terms_shape,
+    Sized("X integers [N 1?] -> Out int32 [N*pyramid_layer 1]", in_sequences("X"), _LAYERS),
     lod=no_sequences,
     random=True,
     by_place=lambda attrs: True,
@@ -180,7 +139,13 @@ define(
 define(
     "pyramid_ids",
     PyramidIds,
-    ids_shape,
+    Sized(
+        "X integers [N 1?] -> Out int64 [T num_emb]",
+        in_sequences("X"),
+        _LAYERS,
+        _PIECES,
+        rows_of_result("T"),
+    ),
     reads_values=lambda attrs: ("Out@LOD",),
     lod=level_from("lod_of_terms", "Out", X="X@LOD", Terms="Terms"),
     samples=(

@@ -10,16 +10,14 @@ In a program all gradients are dense, so Paddle's two ops on rows, the first her
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from . import formula as f
 from .collective import GATHER_ROWS, SPREAD_ROWS
 from .lod import no_sequences
 from .operands import Input, Inputs, Offsets, Operands, Output, Positive, record_of
-from .registry import Inference, Specs, define
-from .rules import of_shape, same
+from .registry import define
+from .rules import same
 from .samples import integers, lengths, normal, offsets, sample
-from .shapes import Sized
+from .shapes import Sized, counted
 
 for _op_type in ("merge_selected_rows", "get_tensor_from_selected_rows"):
     define(
@@ -174,22 +172,13 @@ class RowsCollective(Operands):
     root: int = -1
 
 
-def meeting_shape(op: Inference) -> Mapping[str, Specs]:
-    """The rows of all ranks, in their order; Counts has how many each brings, by number of the gradient."""
-    counts = op.value("Counts")
-    total = -1 if counts is None else int(counts[op.attr("number")].sum())
-    rows, values = op.spec("Rows"), op.spec("Values")
-    return {
-        "OutRows": of_shape((total,), rows),
-        "OutValues": of_shape((total, values.shape[1]), values),
-    }
-
-
 for _op_type in (GATHER_ROWS, SPREAD_ROWS):
     define(
         _op_type,
         RowsCollective,
-        meeting_shape,
-        reads_values=lambda attrs: ("Counts",),
+        Sized(  # the rows of all ranks: Counts has how many each brings, by number of the gradient
+            "Rows [own], Values [own D] -> OutRows [rows], OutValues as Values [rows D]",
+            counted(RowsCollective, lambda a: {"rows": int(a.counts[a.number].sum())}, "counts"),
+        ),
         lod=no_sequences,
     )

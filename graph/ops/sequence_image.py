@@ -10,10 +10,10 @@ import numpy as np
 from . import formula as f
 from .levels import level_from
 from .operands import Array, Input, Offsets, Operands, Output, Positive, named
-from .registry import Inference, define, slope
+from .registry import define, slope
 from .samples import normal, offsets, sample
 from .sequence import result
-from .shapes import Sized, in_sequences
+from .shapes import Sized, equally_many, rows_of_result
 
 
 class VarConvAttributes(Operands):
@@ -36,15 +36,6 @@ class VarConv2d(VarConvAttributes):
     out_lod: Offsets
     out: Output
     col: Output
-
-
-def _count_rows(op: Inference) -> dict[str, int]:
-    """Return the numbers of all results, and those that the windows hold (-1: not known yet)."""
-    count = {op.sequences(slot) for slot in ("X", "ROW", "COLUMN")} - {-1}
-    op.require(len(count) <= 1, "X, ROW and COLUMN must have equally many sequences")
-    ends, (channels, window) = op.value("Out@LOD") if op.has("Out@LOD") else None, op.shape("W")
-    rows = -1 if ends is None else int(ends[-1])
-    return {"rows": rows, "windows": -1 if ends is None else rows // channels * window}
 
 
 def var_conv_2d(a: VarConv2d) -> f.Results:
@@ -103,9 +94,10 @@ define(
     "var_conv_2d",
     VarConv2d,
     Sized(
-        "X floats [N 1], W [OutputChannel InputChannel*KernelH*KernelW] -> Out [rows 1], Col [windows 1]",
-        in_sequences("X", "ROW", "COLUMN"),
-        _count_rows,
+        "X floats [N 1], W [OutputChannel InputChannel*KernelH*KernelW] -> "
+        "Out [rows 1], Col [rows//OutputChannel*InputChannel*KernelH*KernelW 1]",
+        equally_many("X", "ROW", "COLUMN"),
+        rows_of_result("rows"),
     ),
     reads_values=lambda attrs: ("Out@LOD",),
     lod=level_from("lod_of_images", "Out", X="X@LOD", Y="ROW@LOD", Z="COLUMN@LOD"),

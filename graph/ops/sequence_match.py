@@ -5,10 +5,10 @@ from __future__ import annotations
 from . import formula as f
 from .levels import level_from
 from .operands import Input, Offsets, Operands, Output
-from .registry import Inference, define, slope
+from .registry import define, slope
 from .samples import normal, offsets, sample
 from .sequence import result
-from .shapes import Sized, in_sequences
+from .shapes import Sized, equally_many, rows_of_result
 
 
 class MatchMatrixTensor(Operands):
@@ -21,14 +21,6 @@ class MatchMatrixTensor(Operands):
     out: Output
     tmp: Output
     dim_t: int = 1
-
-
-def _pairs(op: Inference) -> dict[str, int]:
-    """Return how many numbers there are for all pairs of rows, if that is known."""
-    counts = {op.sequences("X"), op.sequences("Y")} - {-1}
-    op.require(len(counts) <= 1, "X and Y must have equally many sequences")
-    ends = op.value("Out@LOD") if op.has("Out@LOD") else None
-    return {} if ends is None else {"pairs": int(ends[-1])}
 
 
 def match_matrix_tensor(a: MatchMatrixTensor) -> f.Results:
@@ -61,8 +53,8 @@ define(
     MatchMatrixTensor,
     Sized(
         "X [N D], Y [M E], W [D dim_t E] -> Out [pairs 1], Tmp [N*dim_t*E 1]",
-        in_sequences("X", "Y"),
-        _pairs,
+        equally_many("X", "Y"),
+        rows_of_result("pairs"),
     ),
     reads_values=lambda attrs: ("Out@LOD",),
     lod=level_from("lod_of_pairs", "Out", X="X@LOD", Y="Y@LOD"),

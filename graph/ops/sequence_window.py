@@ -121,7 +121,7 @@ def row_conv(a: RowConv) -> f.Results:
 define(
     "row_conv",
     RowConv,
-    Sized("X [... D], Filter [rows D] -> Out", rows_or_padded("X")),
+    Sized("X [... D], Filter [rows D] -> Out", rows_or_padded),
     formula=row_conv,
     samples=(
         sample({"X": normal(5, 2), "X@LOD": [_LENGTHS], "Filter": normal(3, 2)}),

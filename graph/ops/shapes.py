@@ -290,16 +290,34 @@ def in_sequences(*slots: str) -> Check:
     return check
 
 
-def rows_or_padded(slot: str) -> Check:
-    """Return the check that an input holds rows of sequences [N, D], of one level, or padded ones [B, T, D]."""
+def equally_many(*slots: str) -> Check:
+    """Return the check that inputs hold equally many sequences, of one level."""
 
     def check(op: Inference) -> None:
-        rank = len(op.shape(slot))
-        op.require(rank in (2, 3), f"{slot} must be rows [N, D] or padded sequences [B, T, D]")
-        if rank == 2:
-            in_sequences(slot)(op)
+        in_sequences(*slots)(op)
+        counts = {op.sequences(slot) for slot in slots} - {-1}
+        names = f"{', '.join(slots[:-1])} and {slots[-1]}"
+        op.require(len(counts) <= 1, f"{names} must have equally many sequences")
 
     return check
+
+
+def rows_of_result(word: str) -> Check:
+    """Return the check that tells how many rows the sequences of Out have, once that is known."""
+
+    def check(op: Inference) -> Sizes:
+        ends = op.value("Out@LOD") if op.has("Out@LOD") else None
+        return {} if ends is None else {word: int(ends[-1])}
+
+    return check
+
+
+def rows_or_padded(op: Inference) -> None:
+    """Refuse X unless it holds rows of sequences [N, D], of one level, or padded ones [B, T, D]."""
+    rank = len(op.shape("X"))
+    op.require(rank in (2, 3), "X must be rows [N, D] or padded sequences [B, T, D]")
+    if rank == 2:
+        in_sequences("X")(op)
 
 
 def one_element(*slots: str) -> Check:
@@ -312,13 +330,13 @@ def one_element(*slots: str) -> Check:
     return check
 
 
-def names_dimensions(attr: str, slot: str = "X") -> Check:
-    """Return the check that an attribute numbers a dimension of an operand, or several."""
+def names_dimensions(attr: str) -> Check:
+    """Return the check that an attribute numbers a dimension of X, or several."""
 
     def check(op: Inference) -> None:
         axes = op.attr(attr)
         for axis in axes if isinstance(axes, Sequence) else [axes]:
-            normal_axis(op, axis, len(op.shape(slot)))
+            normal_axis(op, axis, len(op.shape("X")))
 
     return check
 

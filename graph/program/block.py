@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...strategies.errors import InvalidType, InvalidValue, NotFound, nearest
-from ...strategies.types import to_var_type
+from ...strategies.types import VarType, to_var_type
 from ..ops.rules import product
 from .known import is_computable, of_sizes, size_values
 from .operator import Operator
@@ -88,6 +88,11 @@ class Block:
         return None
 
     _var_recursive, _find_var_recursive = var_recursive, find_var_recursive
+
+    def has_array(self, name: str) -> bool:
+        """Tell whether the name, as this block sees it, is of an array of tensors."""
+        variable = self.find_var_recursive(name)
+        return variable is not None and variable.type == VarType.LOD_TENSOR_ARRAY
 
     def known_value(self, name: str, end: int | None = None) -> np.ndarray | None:
         """Return the value of a variable before the operator at ``end`` (None: after all).

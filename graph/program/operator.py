@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, Unsupported, nearest
-from ...strategies.types import VarType
 from ..ops.lod import Lods, of_each
 from ..ops.operands import LOD_SUFFIX, Slot
 from ..ops.registry import OFFSETS, OPS, Inference, Op, Spec, declaration
@@ -150,8 +149,7 @@ class Operator:
         if "sub_block" in self.attrs:
             return set()
         names = set(self.output_arg_names).difference(self.input_arg_names, [EMPTY_VAR])
-        variables = {name: self.block.find_var_recursive(name) for name in names}
-        return {n for n, v in variables.items() if v is None or v.type != VarType.LOD_TENSOR_ARRAY}
+        return {name for name in names if not self.block.has_array(name)}
 
     @property
     def input_names(self) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...strategies.errors import Unsupported
-from ...strategies.types import VarType
 from ..ops.registry import Grad, declaration
 from ..program.block import Block, ProgramBlocks
 from ..program.operator import Operator
@@ -254,7 +253,7 @@ def _add_body(
         targets = {name for name in targets if names.of(name) in reached}
     if op.type == WHILE:
         grads, handed = _loop_gradients(op, targets, stopped, inside)
-        handed = {name for name in handed if not _is_array(forward, name)}
+        handed = {name for name in handed if not forward.has_array(name)}
     else:
         path = path_to(forward, targets, set(), stopped)
         if op.type == RECURRENT:
@@ -263,7 +262,7 @@ def _add_body(
         grads = _gradient_ops(path, forward.ops, set(map(grad_name, targets)), stopped, inside)
         handed = set()
     arriving = handed | {
-        name for name in targets if names.of(name) in reached and not _is_array(forward, name)
+        name for name in targets if names.of(name) in reached and not forward.has_array(name)
     }
     if op.type != RECURRENT:
         grads += _ended(op, grads)
@@ -430,8 +429,3 @@ def _zeros(
             )
             reached.add(name)
     return fills
-
-
-def _is_array(block: Block, name: str) -> bool:
-    variable = block.find_var_recursive(name)
-    return variable is not None and variable.type == VarType.LOD_TENSOR_ARRAY

@@ -7,8 +7,9 @@ from typing import Any
 from ..graph.layers.regularizer import as_regularizer
 from ..graph.training import optimizer as methods
 from ..graph.training.optimizer import Optimizer
-from ..graph.training.optimizer.adamw import AdamW, check_moments
+from ..graph.training.optimizer.adamw import AdamW
 from ..graph.training.optimizer.adaptive import ASGD, NAdam, RAdam, Rprop
+from ..graph.training.optimizer.methods import check_moments
 from ..names import publish_listed
 from ..strategies.errors import InvalidArgument
 from . import lr
@@ -67,7 +68,7 @@ class Adam(methods.AdamOptimizer):
         amsgrad: bool = False,
         name: str | None = None,
     ) -> None:
-        check_moments("Adam", beta1, beta2, epsilon)
+        check_moments("Adam", beta1, beta2, epsilon=epsilon)
         decay = as_regularizer(weight_decay)
         super().__init__(
             learning_rate, beta1, beta2, epsilon, parameters, decay, grad_clip, name, lazy_mode
@@ -151,7 +152,7 @@ class Adamax(methods.AdamaxOptimizer):
         grad_clip: Any = None,
         name: str | None = None,
     ) -> None:
-        check_moments("Adamax", beta1, beta2, epsilon)
+        check_moments("Adamax", beta1, beta2, epsilon=epsilon)
         options = (parameters, as_regularizer(weight_decay), grad_clip, name)
         super().__init__(learning_rate, beta1, beta2, epsilon, *options)
 

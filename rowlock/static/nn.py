@@ -26,6 +26,7 @@ from ..fluid.layers import (
     sequence_unpad,
     spectral_norm,
 )
+from ..functions.signatures import reordered
 from ..graph.layers import control_flow, conv, loops, recurrent, sequence
 from ..graph.layers import nn as layers
 from ..graph.program.variable import Variable
@@ -71,17 +72,10 @@ def deform_conv2d(
     )  # fmt: skip
 
 
-def fc(
-    x: Variable | Sequence[Variable],
-    size: int,
-    num_flatten_dims: int = 1,
-    weight_attr: Any = None,
-    bias_attr: Any = None,
-    activation: str | None = None,
-    name: str | None = None,
-) -> Variable:
-    """Fully connected layer: [..., size]."""
-    return layers.fc(x, size, num_flatten_dims, weight_attr, bias_attr, activation, name)
+fc = reordered(
+    layers.fc,
+    "x=input size num_flatten_dims weight_attr=param_attr bias_attr activation=act name",
+)
 
 
 def sparse_embedding(

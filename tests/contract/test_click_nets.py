@@ -224,11 +224,11 @@ MISTAKES: dict[str, tuple[Any, type[Exception], str]] = {
     ),
     "pieces": (
         lambda: hashed(integers(None, 1), rand_len=3),
-        ShapeError, "num_emb 8 must be a multiple of rand_len 3",
+        ShapeError, "num_emb must be a multiple of rand_len, .*: rand_len = 3, num_emb = 8",
     ),
     "runs": (
         lambda: hashed(integers(None, 1), pyramid_layer=1),
-        ShapeError, "pyramid_layer must be 2 or more, got 1",
+        ShapeError, "pyramid_layer must be 2 or more: pyramid_layer = 1",
     ),
     "words": (lambda: hashed(matrix(None, 1)), InvalidType, "input must hold integers"),
     "names": (

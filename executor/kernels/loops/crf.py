@@ -5,12 +5,11 @@ The scores of a row's tags are computed side by side, which makes them vectors.
 
 from __future__ import annotations
 
-from ....graph.ir.graph import Node
 from ....graph.ops.crf import CrfDecoding
 from ....strategies.types import VarType
 from ...codegen.text_loops import bind_or, named
 from ...device.device import Device
-from ..registry import Step, by_arrays, kernel
+from ..registry import Step, by_arrays, kernel, of_types
 from .spans import SPANS, readable, spans
 
 # Of largest elements nan is the first, as in NumPy.
@@ -52,12 +51,7 @@ _BEST = """
 """
 
 
-def _single(node: Node) -> bool:
-    types = {value.spec.dtype for value in (*node.reads(), *node.writes())}
-    return types <= {VarType.FP32, VarType.INT32, VarType.INT64}
-
-
-@kernel("crf_decoding", on=("numba",), takes=_single)
+@kernel("crf_decoding", on=("numba",), takes=of_types(VarType.FP32, VarType.INT32, VarType.INT64))
 def crf_decoding(dev: Device, a: CrfDecoding) -> list[Step]:
     """The chain with the largest score, or, with Label, where it is the same (Viterbi, 1967)."""
     tags = a.emission.shape[-1]

@@ -13,10 +13,10 @@ import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.ops.creation import ArgExtreme, TopK
-from ....strategies.types import VarType
+from ....strategies.types import INTEGERS, VarType
 from ...codegen.text_loops import bind_text, named
 from ...device.device import Device
-from ..registry import Step, by_arrays, kernel
+from ..registry import Step, by_arrays, kernel, of_types
 
 _FEW = 64  # more are sorted faster all at once
 # nan comes behind every number, as it does in a sorted array
@@ -98,12 +98,8 @@ _LONG = 64  # the places in longer rows NumPy finds faster
 _MANY = 8  # rows side by side: fewer NumPy moves apart
 
 
-def _in_single(node: Node) -> bool:
-    return all(v.spec.dtype == VarType.FP32 for v in node.reads())
-
-
 def _extreme(op_type: str, number: str) -> None:
-    @kernel(op_type, on=("numba",), takes=_in_single, gapless=True)
+    @kernel(op_type, on=("numba",), takes=of_types(VarType.FP32, Out=INTEGERS), gapless=True)
     def extreme(dev: Device, a: ArgExtreme) -> list[Step]:
         """The place of the first largest (or least) element along an axis."""
         axis = a.axis % a.x.ndim

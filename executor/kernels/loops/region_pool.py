@@ -10,14 +10,13 @@ from functools import partial
 
 import numpy as np
 
-from ....graph.ir.graph import Node
 from ....graph.ops.operands import Array
 from ....graph.ops.region_pool import PsroiPool, PsroiPoolGrad
 from ....strategies.types import VarType
 from ...codegen.text_loops import bind_text, named
 from ...device.device import Device
 from ..array.region_pool import images_of, touched
-from ..registry import Step, by_arrays, kernel
+from ..registry import Step, by_arrays, kernel, of_types
 from .spans import readable
 
 _BINS = """
@@ -49,10 +48,7 @@ _MEAN_GRAD = _BINS.format(
 )
 
 
-def _single(node: Node) -> bool:
-    """Tell whether images and regions are float32."""
-    types = {value.spec.dtype for value in (*node.reads(), *node.writes())}
-    return types <= {VarType.FP32, VarType.INT32, VarType.INT64}
+_loop = partial(kernel, on=("numba",), takes=of_types(VarType.FP32, VarType.INT32, VarType.INT64))
 
 
 def _run(text: str, a: PsroiPool | PsroiPoolGrad, **arrays: Array) -> None:
@@ -66,14 +62,14 @@ def _run(text: str, a: PsroiPool | PsroiPoolGrad, **arrays: Array) -> None:
     bind_text(text, {**arrays, **bins, "images": images}, **named("R C P Q H W", sizes))()
 
 
-@kernel("psroi_pool", on=("numba",), takes=_single)
+@_loop("psroi_pool")
 def psroi_pool(dev: Device, a: PsroiPool) -> Step | list[Step]:
     if not readable(a.x, a.out):
         return by_arrays("psroi_pool", dev, a)
     return partial(_run, _MEAN, a, x=a.x, out=a.out)
 
 
-@kernel("psroi_pool_grad", on=("numba",), takes=_single)
+@_loop("psroi_pool_grad")
 def psroi_pool_grad(dev: Device, a: PsroiPoolGrad) -> list[Step]:
     if a.d_x is None or not readable(a.d_out, a.d_x):
         return by_arrays("psroi_pool_grad", dev, a)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-from ....graph.ir.graph import Node
 from ....graph.ops.embedding import LookupTable, LookupTableGrad, padding_row
 from ....graph.ops.formula import outside
 from ....graph.ops.loss import (
@@ -162,11 +161,7 @@ def outside_error(op: str, limit: int, what: str, of: str) -> Callable[[int], In
     return lambda number: InvalidValue(outside(op, limit, what, of).format(number))
 
 
-def _scored(node: Node) -> bool:
-    """Tell whether everything is float32, but for int64 labels."""
-    labels = () if node.attrs["soft_label"] else node.inputs.get("Label", ())
-    values = (*node.reads(), *node.writes())
-    return all(v.spec.dtype == (VarType.INT64 if v in labels else VarType.FP32) for v in values)
+_SCORED = of_types(VarType.FP32, Label=[VarType.FP32, VarType.INT64])  # labels may be soft
 
 
 def _along_rows(axis: int, scores: Array) -> bool:
@@ -201,7 +196,7 @@ def softmax_grad(dev: Device, a: SoftmaxGrad) -> list[Step]:
 _label_error = partial(outside_error, FUSED, what="label", of="classes")
 
 
-@kernel(FUSED, on=("numba",), takes=_scored, gapless=True)
+@kernel(FUSED, on=("numba",), takes=_SCORED, gapless=True)
 def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[Step]:
     """Loss = log(sum exp(x - max)) - (x - max)[label]."""
     arrays = {"x": a.logits, "y": a.softmax, "loss": a.loss, "labels": a.label}
@@ -219,7 +214,7 @@ def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[
     return bind_checked(dev, text, arrays, _label_error(n), **sizes)
 
 
-@kernel(f"{FUSED}_grad", on=("numba",), takes=_scored, gapless=True)
+@kernel(f"{FUSED}_grad", on=("numba",), takes=_SCORED, gapless=True)
 def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad) -> list[Step]:
     """(softmax - label) * d."""
     arrays = {"y": a.softmax, "d": a.d_loss, "out": a.d_logits, "labels": a.label}

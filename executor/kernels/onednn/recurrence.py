@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ....graph.ir.graph import Node
 from ....graph.ops.operands import Array
 from ....strategies.types import VarType
 from ...device.device import Device
@@ -17,7 +16,7 @@ from ...host.numbered import Rebound
 from ..array import gru, lstm
 from ..array.time_steps import Factor, Means
 from ..loops.cells import compiled_steps
-from ..registry import Step, kernel
+from ..registry import Step, kernel, of_types
 from .linear import matmul_of
 from .primitive import Format, Layout, Memory, layout_of
 
@@ -80,13 +79,8 @@ class PackedFactor(Factor):
         return self.result[:count]
 
 
-def _takes(node: Node) -> bool:
-    """Floats must be float32."""
-    dtypes = {v.spec.dtype for v in (*node.reads(), *node.writes())}
-    return dtypes <= {VarType.FP32, VarType.INT64}
-
-
-_on = partial(kernel, on=("onednn",), takes=_takes, needs=("numba",), nonempty=True)
+_TYPES = of_types(VarType.FP32, VarType.INT64)
+_on = partial(kernel, on=("onednn",), takes=_TYPES, needs=("numba",), nonempty=True)
 
 
 _means = Means(PackedFactor, compiled_steps)

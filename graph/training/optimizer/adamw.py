@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ....strategies.errors import InvalidArgument, InvalidValue
+from ....strategies.errors import InvalidArgument
 from ...program.variable import Parameter
-from .methods import AdamOptimizer
-
-
-def check_moments(method: str, beta1: float, beta2: float, epsilon: float) -> None:
-    """Raise InvalidValue unless decay rates are in [0, 1) and ``epsilon`` is not below 0."""
-    for argument, beta in (("beta1", beta1), ("beta2", beta2)):
-        if not 0 <= beta < 1:
-            raise InvalidValue(f"{method}: {argument} must be in [0, 1), got {beta!r}.")
-    if epsilon < 0:
-        raise InvalidValue(f"{method}: epsilon must not be below 0, got {epsilon!r}.")
+from .methods import AdamOptimizer, check_moments
 
 
 class AdamW(AdamOptimizer):
@@ -51,7 +42,7 @@ class AdamW(AdamOptimizer):
         name: str | None = None,
     ) -> None:
         parameter_list = None if parameters is None else list(parameters)
-        check_moments("AdamW", beta1, beta2, epsilon)
+        check_moments("AdamW", beta1, beta2, epsilon=epsilon)
         if any(isinstance(item, dict) for item in parameter_list or ()):
             raise InvalidArgument(
                 "AdamW: groups of parameters are not built; use apply_decay_param_fun and lr_ratio."

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....strategies.errors import InvalidValue
 from ...layers.regularizer import as_regularizer
-from .methods import Method
+from .methods import Method, check_moments
 
 
 class NAdam(Method):
@@ -138,10 +138,5 @@ def _checked(
 ) -> dict[str, Any]:
     """Return the attributes: betas within [0, 1), and numbers not below 0."""
     rate = {"learning_rate": learning_rate} if isinstance(learning_rate, (int, float)) else {}
-    for name, number in {**rate, **coefficients}.items():
-        if not number >= 0:
-            raise InvalidValue(f"{optimizer}: {name} must not be below 0, got {number!r}.")
-    for name, beta in (("beta1", beta1), ("beta2", beta2)):
-        if not 0 <= beta < 1:
-            raise InvalidValue(f"{optimizer}: {name} must be in [0, 1), got {beta!r}.")
+    check_moments(optimizer, beta1, beta2, **rate, **coefficients)
     return {"beta1": beta1, "beta2": beta2, **coefficients}

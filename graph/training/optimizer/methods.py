@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ....strategies.errors import InvalidValue
 from ...ops.operands import parameter_name
 from ...ops.registry import OPS
 from ...program.block import Block
@@ -65,6 +66,16 @@ class Method(Optimizer):
         if self.skips and self._skip_update is not None:
             inputs["SkipUpdate"] = self._skip_update
         return block.append_op(self.type, inputs, outputs, attrs)
+
+
+def check_moments(method: str, beta1: float, beta2: float, **coefficients: float) -> None:
+    """Raise InvalidValue unless decay rates are in [0, 1), and other coefficients not below 0."""
+    for argument, number in coefficients.items():
+        if not number >= 0:
+            raise InvalidValue(f"{method}: {argument} must not be below 0, got {number!r}.")
+    for argument, beta in (("beta1", beta1), ("beta2", beta2)):
+        if not 0 <= beta < 1:
+            raise InvalidValue(f"{method}: {argument} must be in [0, 1), got {beta!r}.")
 
 
 class SGDOptimizer(Method):
