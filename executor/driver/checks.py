@@ -25,6 +25,9 @@ def check_initialized(program: ReplicaProgram, scope: Scope) -> None:
             whole floats, such as zeros, are counts again.
     """
     tensors = {name: scope.find_tensor(name) for name in program.needed_names()}
+    for tensor in tensors.values():
+        if tensor is not None and not tensor.initialized and tensor.newer_elsewhere:
+            tensor.memory()  # an earlier step was fed it, or computed it first
     missing = [name for name, tensor in tensors.items() if tensor is None or not tensor.initialized]
     if missing:
         cure = "Run the startup program first: exe.run(startup_program)."

@@ -101,7 +101,7 @@ class _GraphLods(Lods[Value]):
     ) -> None:
         self._sequences, self._role, self._where = sequences, role, where
         self._inputs, self._outputs, self.attrs = inputs, outputs, attrs
-        self.input_slots, self.output_slots = op.input_slots, op.output_slots
+        self.type, self.input_slots, self.output_slots = op.type, op.input_slots, op.output_slots
         self.nodes: list[Node] = []
 
     def of(self, slot: str, position: int = 0) -> Levels:

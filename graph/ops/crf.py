@@ -7,7 +7,7 @@ The score of a chain is the sum of its emissions and transitions. Sequences are 
 
 from __future__ import annotations
 
-from .lod import like, no_sequences
+from .lod_levels import as_of
 from .operands import Input, Offsets, Operands, Output
 from .registry import Op, define
 from .samples import integers, lengths, normal, offsets, sample
@@ -21,6 +21,7 @@ class LinearChainCrf(Operands):
     label: Input
     length: Input | None
     alpha: Output
+    alpha_lod: Offsets  # of Emission, once Label is known to have the same
     emission_exps: Output
     transition_exps: Output
     log_likelihood: Output
@@ -39,6 +40,7 @@ class CrfDecoding(Operands):
     label: Input | None
     length: Input | None
     viterbi_path: Output
+    viterbi_path_lod: Offsets
 
 
 # Transition: of the first tag, of the last, and of one tag after another
@@ -59,7 +61,7 @@ define(
         Sized(f"{_ROWS_OF_BATCH} -> {_OF_CRF}, LogLikelihood [B 1]"),
         Sized(f"{_ROWS} -> {_OF_CRF}, LogLikelihood [sequences(Emission) 1]", _ONE_LEVEL),
     ),
-    lod=like("Emission", "Alpha", "EmissionExps"),
+    lod=as_of("Emission", "Label", "Alpha", "EmissionExps"),
     samples=(
         sample({**_LOD, "Label": integers(5, 1, high=3)}),
         sample({**_PADDED, "Label": integers(3, 4, high=3)}),
@@ -80,7 +82,7 @@ define(
         Sized(f"{_ROWS_OF_BATCH} -> ViterbiPath int64 [B T]"),
         Sized(f"{_ROWS} -> ViterbiPath int64 [N 1]", _ONE_LEVEL),
     ),
-    lod=lambda op: no_sequences(op) if op.uses("Length") else {"ViterbiPath": op.of("Emission")},
+    lod=lambda op: {} if op.uses("Length") else as_of("Emission", "Label", "ViterbiPath")(op),
     samples=(
         sample(_LOD),
         sample({**_LOD, "Label": integers(5, 1, high=3)}),

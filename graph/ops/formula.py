@@ -346,7 +346,12 @@ def checked(index: Array, limit: int, what: str = "index", of: str = "rows", op:
 
 
 def outside(op: str, limit: int, what: str = "index", of: str = "rows") -> str:
-    """Return the sentence for a number, to stand in place of ``{}``, that is not in 0 .. ``limit`` - 1."""
+    """Return the sentence for a number, to stand in place of ``{}``, that is not in 0 .. ``limit`` - 1.
+
+    Without ``of``, ``what`` tells all.
+    """
+    if not of:
+        return f"{op}: {what} {{}}"
     extent = f" (0 to {limit - 1})" if limit else ""
     return f"{op}: {what} {{}} is outside the {limit} {of}{extent}"
 

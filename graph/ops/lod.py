@@ -19,6 +19,7 @@ Level = TypeVar("Level")
 class Lods(ABC, Generic[Level]):
     """One op and the levels of its operands, outermost first, as a rule for sequences sees them."""
 
+    type: str
     attrs: Mapping[str, Any]
     input_slots: Sequence[Slot]
     output_slots: Sequence[Slot]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from . import formula as f
-from .lod import no_sequences
+from .lod import LodRule, Lods, no_sequences
 from .operands import Array, Input, Operands, Output, record_of
 from .registry import OFFSETS, Inference, Specs, define
 from .samples import integers, normal, offsets, sample
@@ -44,6 +44,17 @@ class OffsetsReshaped(Operands):
     rows: Input
     out: Output
     new_dim: int = 1
+
+
+class OffsetsAlike(Operands):
+    """Offsets of the variable in slot ``first`` of the op ``reader``, which those of ``second`` must equal."""
+
+    x: Input
+    y: Input
+    out: Output
+    reader: str = ""
+    first: str = ""
+    second: str = ""
 
 
 class OffsetsOfImages(Operands):
@@ -113,6 +124,52 @@ def of_copies(a: OffsetsOfCopies) -> f.Results:
     """Sequence i of X, as many times as sequence i of Y is long."""
     source = f.sequence_of(a.y, a.out.shape[0] - 1, "Y")
     return {"out": f.offsets(f.take(f.lengths(a.x), source))}
+
+
+def alike_shape(op: Inference) -> Mapping[str, Specs]:
+    """As many offsets as X and Y have."""
+    first, second = (op.shape(slot)[0] for slot in ("X", "Y"))
+    names = [op.attr(name) for name in ("first", "second")]
+    op.require(
+        first == second or min(first, second) < 0,
+        f"{op.attr('reader')}: {names[0]} has {first - 1} sequences, {names[1]} {second - 1}",
+    )
+    return {"Out": OFFSETS._replace(shape=(max(first, second),))}
+
+
+def unlike(op: str, first: str, ends: Array, second: str, others: Array) -> str:
+    """Return the sentence for two operands of an op whose sequences, by their offsets, have other lengths."""
+    lengths = [np.diff(each).tolist() for each in (ends, others)]
+    return (
+        f"{op}: the sequences of {first} have the lengths {lengths[0]}, those of {second} {lengths[1]}. Feed "
+        f"both with the same."
+    )
+
+
+def alike(a: OffsetsAlike) -> f.Results:
+    """X, where Y is the same."""
+    problem = f"{a.second} has other sequences than {a.first}: one ends at row"
+    ends = f.where(f.equal(a.x, a.y), 0, a.y)
+    return {"out": a.x + f.checked(ends, 1, problem, of="", op=a.reader)}
+
+
+def as_of(first: str, second: str, *results: str) -> LodRule:
+    """Return the rule that some results have the sequences of ``first``, which ``second`` must have, too.
+
+    ``second`` may be left out, or have no sequences.
+    """
+
+    def rule(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+        levels, others = op.of(first), op.of(second)
+        if levels and others and levels[-1] != others[-1]:
+            named = {"reader": op.type, "first": first, "second": second}
+            levels = (
+                *levels[:-1],
+                op.level("lod_alike", {"X": levels[-1:], "Y": others[-1:]}, named),
+            )
+        return dict.fromkeys(results, levels)
+
+    return rule
 
 
 def behind(levels: Sequence[Array]) -> Array:
@@ -253,6 +310,15 @@ define(
     lod=no_sequences,
     formula=lambda a: {"out": f.offsets(f.lengths(a.x) * f.lengths(a.y) * a.dim_t)},
     samples=(sample({"X": offsets(2, 0, 3), "Y": offsets(3, 1, 2)}, dim_t=2),),
+)
+define(
+    "lod_alike",
+    OffsetsAlike,
+    alike_shape,
+    lod=no_sequences,
+    formula=alike,
+    samples=(sample({"X": offsets(2, 0, 3), "Y": offsets(2, 0, 3)}),),
+    refuses=(sample({"X": offsets(2, 0, 3), "Y": offsets(2, 3)}),),
 )
 define(
     "lod_of_images",

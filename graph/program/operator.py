@@ -401,7 +401,7 @@ class _LodLevels(Lods[None]):
 
     def __init__(self, op: Operator) -> None:
         self._op = op
-        self.attrs = op.attrs
+        self.type, self.attrs = op.type, op.attrs
         self.input_slots = op.declaration.input_slots
         self.output_slots = op.declaration.output_slots
 

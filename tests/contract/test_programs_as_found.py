@@ -442,3 +442,23 @@ def test_samples_have_the_size_of_a_batch(program: Any, threads: None) -> None:
             np.testing.assert_allclose(sample, np.stack([2 * fed] * 3), rtol=1e-6)
         assert results[2].shape == (1, rows, 2) and len(np.unique(results[2][0] - 2 * fed)) > rows
         assert exe.run(compiled, {"x": fed}, [around])[0].shape == (6, rows // 2, 2)
+
+
+def test_a_state_is_fed_once_and_carried_by_steps_on_places(threads: None, program: Any) -> None:
+    """As language models carry the last hidden state: fed to the first step, assigned by each."""
+    x, state = fluid.data("x", [2, 3]), fluid.data("state", [2, 3])
+    state.persistable = True
+    loss = layers.reduce_mean(layers.fc(x, 1) * 0.0 + layers.reduce_sum(state))
+    layers.assign(state * 2.0, state)
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    compiled = fluid.CompiledProgram(program).with_data_parallel(
+        loss.name, places=fluid.cpu_places(2)
+    )
+    ones = np.ones((2, 3), "float32")
+    sums = [
+        exe.run(compiled, feed={"x": ones, **fed}, fetch_list=[loss])[0].tolist()
+        for fed in ({"state": ones}, {}, {}, {"state": ones}, {})
+    ]
+    assert sums == [[6, 6], [12, 12], [24, 24], [6, 6], [12, 12]]

@@ -422,6 +422,32 @@ REFUSED: dict[str, tuple[Build, dict[str, Any], type[Exception], str]] = {
         ExecutionError,
         "chunk_eval: label 3 is outside the 3 labels",
     ),
+    "chunks of other sequences": (
+        lambda said, meant: layers.chunk_eval(said, meant, "IOB", 2)[0],
+        {"said": WORDS, "meant": sequences(np.ones((5, 1), "int64"), [[3, 2]])},
+        ExecutionError,
+        r"sequences of Inference have the lengths \[.*\], those of Label \[3, 2\]",
+    ),
+    "tags of other sequences": (
+        lambda x, tags: layers.linear_chain_crf(x, tags),
+        {"x": sequences(ROWS, TWO), "tags": sequences(np.ones((5, 1), "int64"), [[1, 4]])},
+        ExecutionError,
+        r"linear_chain_crf: the sequences of Emission have the lengths \[2, 3\], those of Label \[1, 4\]",
+    ),
+    "tags of more sequences": (
+        lambda x, tags: layers.linear_chain_crf(x, tags),
+        {"x": sequences(ROWS, TWO), "tags": sequences(np.ones((5, 1), "int64"), [[1, 1, 3]])},
+        EnforceNotMet,
+        "linear_chain_crf: Emission has 2 sequences, Label 3",
+    ),
+    "tags to judge by of other sequences": (
+        lambda x, tags: layers.crf_decoding(
+            x, layers.create_parameter([4, 2], "float32", "own").name, tags
+        ),
+        {"x": sequences(ROWS, TWO), "tags": sequences(np.ones((5, 1), "int64"), [[4, 1]])},
+        ExecutionError,
+        r"crf_decoding: the sequences of Emission have the lengths \[2, 3\], those of Label \[4, 1\]",
+    ),
     "a scheme that is none": (
         lambda said, meant: layers.chunk_eval(said, meant, "BIO", 1)[0],
         {"said": WORDS, "meant": WORDS},

@@ -140,7 +140,13 @@ BAD: list[Any] = [
     ),
     (*CHUNK, {**CHUNKS, "Label": LABELS + 3}, TYPES, InvalidValue, "label 5"),
     (*CHUNK, {**CHUNKS, "Label": LABELS - 1}, TYPES, InvalidValue, "label -1"),
-    (*CHUNK, {**CHUNKS, "Label@LOD": OTHERS}, TYPES, SequenceError, "differ in their sequences"),
+    (
+        *CHUNK,
+        {**CHUNKS, "Label@LOD": OTHERS},
+        TYPES,
+        SequenceError,
+        r"\[2, 3\], those of Label \[3, 2\]",
+    ),
     ("crf_decoding", PATH, {**CHAIN, "Emission@LOD": LONGER}, {}, SequenceError, "end at row 6"),
 ]
 

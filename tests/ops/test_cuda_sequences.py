@@ -172,6 +172,13 @@ def test_many_labels_are_compared() -> None:
     assert "length 22 is outside the 21 columns of Refs" in refusal(op, lengths | rows, "cuda")
 
 
+def test_sequences_that_differ_are_refused() -> None:
+    feed = {"X": [np.array([0, 2, 5])], "Y": [np.array([0, 3, 5])]}
+    words = {"reader": "linear_chain_crf", "first": "Emission", "second": "Label"}
+    problem = "linear_chain_crf: Label has other sequences than Emission: one ends at row 3"
+    assert problem in refusal(OPS["lod_alike"], feed, "cuda", **words)
+
+
 @pytest.mark.parametrize(("name", "index"), cases("edit_distance"))
 def test_distances_agree_with_the_reference(name: str, index: int) -> None:
     check_forward(name, index, "float32")

@@ -24,6 +24,7 @@ PATHS = [
     "fluid.data_feeder",
     "fluid.dataset",
     "fluid.contrib.mixed_precision.decorator",
+    "fluid.contrib.mixed_precision.fp16_lists",
     "fluid.default_scope_funcs",
     "fluid.dygraph",
     "fluid.evaluator",
@@ -80,6 +81,13 @@ def test_a_module_has_the_names_that_it_lists_and_no_others(path: str) -> None:
             continue  # a module whose function of the same name is not built
         with pytest.raises(AttributeError, match=r"is Paddle's, and Rowlock has not built it"):
             getattr(module, name)
+
+
+def test_modules_of_mixed_precision_come_with_it() -> None:
+    """As Paddle imports them: programs go through the attribute."""
+    parts = fluid.contrib.mixed_precision
+    assert parts.decorator.decorate is parts.decorate
+    assert parts.fp16_lists.AutoMixedPrecisionLists is parts.AutoMixedPrecisionLists
 
 
 def test_a_name_that_is_nearly_right() -> None:

@@ -40,6 +40,14 @@ def lod_reshaped(a: ops.OffsetsReshaped) -> None:
     a.out[...] = a.x * width // a.new_dim
 
 
+@each_step("lod_alike", on=("numpy",))
+def lod_alike(a: ops.OffsetsAlike) -> None:
+    """The offsets of X, if they are those of Y."""
+    if not np.array_equal(a.x, a.y):
+        raise SequenceError(ops.unlike(a.reader, a.first, a.x, a.second, a.y))
+    a.out[...] = a.x
+
+
 @kernel("lod_of_images", on=("numpy",))
 def lod_of_images(dev: Device, a: ops.OffsetsOfImages) -> list[Step]:
     """Look whether each image has the numbers that its rows and columns ask for."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.lod_levels import unlike
 from ....graph.ops.operands import Array
 from ....graph.ops.sequence_metric import SCHEMES, ChunkEval, EditDistance
 from ....strategies.errors import InvalidValue, SequenceError
@@ -74,16 +75,16 @@ def _distances(hyps: Sequence[Array], refs: Sequence[Array]) -> Array:
 def chunk_eval(a: ChunkEval) -> None:
     """Count chunks of both, and those of one type, first and last label."""
     counts = [0, 0, 0]
+    lods = (a.inference_lod, a.label_lod)
+    if a.seq_length is None and not np.array_equal(lods[0][-1], lods[1][-1]):
+        raise SequenceError(unlike("chunk_eval", "Inference", lods[0][-1], "Label", lods[1][-1]))
     pairs = (
         _parts("chunk_eval", slot, labels, lod, a.seq_length)
-        for slot, labels, lod in (
-            ("Inference", a.inference, a.inference_lod),
-            ("Label", a.label, a.label_lod),
+        for slot, labels, lod in zip(
+            ("Inference", "Label"), (a.inference, a.label), lods, strict=True
         )
     )
     for inferred, labelled in zip(*pairs, strict=True):
-        if inferred.size != labelled.size:
-            raise SequenceError("chunk_eval: Inference and Label differ in their sequences")
         guesses, chunks = (set(_chunks(tags.tolist(), a)) for tags in (inferred, labelled))
         for k, group in enumerate((guesses, chunks, guesses & chunks)):
             counts[k] += len(group)
