@@ -124,17 +124,17 @@ def _hook_recovery(patch: pytest.MonkeyPatch, scene: Scene) -> None:
 
     inside("after")
     inside("resume")
-    ask = Recovery._ask
+    steps_done = Recovery._steps_done
 
     def behind(self: Recovery, ranks: Sequence[int], order: orders.Order) -> dict[int, int]:
         """Have one replica seem to be a step behind, if a strike waits for the message that tells it so."""
-        stands = ask(self, ranks, order)
+        stands = steps_done(self, ranks, order)
         awaited = bool(scene.strikes) and scene.strikes[0].point == "roll_forward"
         if awaited and isinstance(order, orders.Inventory):
             stands[max(stands)] -= len(stands) > 1
         return stands
 
-    patch.setattr(Recovery, "_ask", behind)
+    patch.setattr(Recovery, "_steps_done", behind)
 
 
 def hook_messages(patch: pytest.MonkeyPatch, scene: Scene) -> None:
