@@ -161,7 +161,13 @@ def _lp_pool(
     data_format: str = "",
     name: str | None = None,
 ) -> Variable:
-    """(sum of x^norm_type over windows)^(1 / norm_type); the maximum where ``norm_type`` is infinite."""
+    """(sum of x^norm_type over windows)^(1 / norm_type); the maximum where ``norm_type`` is infinite.
+
+    Raises:
+        InvalidValue: ``norm_type`` is 0.
+    """
+    if not norm_type:
+        raise InvalidValue(f"lp_pool{dims}d: norm_type must not be 0.")
     windows = (kernel_size, stride, padding)
     if math.isinf(norm_type):
         pooled: Variable = _max_pool(dims, x, *windows, False, ceil_mode, data_format, name)

@@ -71,6 +71,8 @@ def test_pools_of_powers() -> None:
     images = paddle.to_tensor(np.linspace(-1, 2, 20).reshape(1, 1, 4, 5).astype("float32"))
     images.stop_gradient = False
     out = F.lp_pool2d(images, 2.0, [2, 3], ceil_mode=True, padding=1)
+    with pytest.raises(InvalidValue, match="lp_pool2d: norm_type must not be 0"):
+        F.lp_pool2d(images, 0, 2)
     slopes = fluid.gradients(fluid.layers.reduce_sum(out), images)[0]
     rows = paddle.to_tensor(np.linspace(-1.5, 2.2, 15).reshape(1, 3, 5).astype("float32"))
     largest = paddle.nn.LPPool1D(float("inf"), 2)(rows)
