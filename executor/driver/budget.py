@@ -58,7 +58,7 @@ class Budget:
         Raises:
             ResourceExhausted: says what is needed, what there is, the largest values and a batch that fits.
         """
-        if _SURE * sum(nbytes(spec) for spec in specs) <= self.limit:
+        if _SURE * sum(map(nbytes, specs)) <= self.limit:
             return
         needs = self.explain(specs)
         if needs.total > self.limit:

@@ -136,7 +136,7 @@ class AffineMap:
         for k, least, most, alike in solver.ranges:
             if not least <= point[k] <= most:
                 beyond |= alike
-        left, counts = [point[k] - begin for k, begin in solver.firsts], list[int]()
+        left, counts = [point[k] - begin for k, begin in solver.firsts], [1]
         for size, (pivot, others) in zip(left, solver.pivots, strict=True):
             # Numbers of many sizes overflow on the way, and come back
             count, rest = divmod((size + _HALF) % (2 * _HALF) - _HALF, pivot)
@@ -146,11 +146,11 @@ class AffineMap:
             for k, change in others:
                 left[k] -= count * change
         if not solver.confirmed and any(
-            others & ~self._confirmed[k] for k, others in _combined(counts)
+            others & ~self._confirmed[k] for k, others in _combined(counts[1:])
         ):
             return None
         known = solver.begin.copy()
-        known[solver.varying] = np.array([1, *counts], np.int64) @ solver.changes
+        known[solver.varying] = np.array(counts, np.int64) @ solver.changes
         if known[: len(sizes)].tobytes() != sizes.tobytes():
             return None
         return known[len(sizes) :], beyond

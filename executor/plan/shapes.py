@@ -335,7 +335,8 @@ class Shapes:
             number_of_sizes = self._numbers.setdefault(key, len(self._takes))
             by_elements = False
             if number_of_sizes == len(self._takes):
-                self._takes.append(partial(_take, op.sizes_of, read, record.attrs))
+                picks = [(slot, picked(positions)) for slot, positions in read]
+                self._takes.append(partial(_take, op.sizes_of, picks, record.attrs))
         return _Rule(
             record,
             op,
@@ -454,13 +455,12 @@ class Shapes:
 
 def _take(
     sizes_of: Callable[[Elements, Mapping[str, Any]], tuple[int, ...]],
-    slots: Sequence[tuple[str, tuple[int, ...]]],
+    slots: Sequence[tuple[str, Callable[[Any], tuple[Any, ...]]]],
     attrs: Mapping[str, Any],
     elements: Mapping[int, np.ndarray],
 ) -> tuple[int, ...]:
-    """Return the sizes that an op takes from elements; ``slots``: names and positions."""
-    known = elements.__getitem__
-    return sizes_of({slot: tuple(map(known, positions)) for slot, positions in slots}, attrs)
+    """Return the sizes that an op takes from elements; ``slots``: names, and what picks theirs."""
+    return sizes_of({slot: pick(elements) for slot, pick in slots}, attrs)
 
 
 def _digest(data: bytes) -> bytes:

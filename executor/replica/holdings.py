@@ -63,8 +63,9 @@ class Holdings:
         if scope.migrate(segment.program.sides):
             self.forget_plans(loaded.scope)
         inferred = segment.infer(specs or [spec_of(a) for a in feeds], feeds, scope.spec)
-        sizes, known = segment.cache.shapes.sizes(inferred), dict[int, np.ndarray]()
+        sizes = segment.cache.shapes.sizes(inferred)
         shapes: Hashable = None if lasting else sizes
+        known: Mapping[int, np.ndarray] = {}
         if self.runtime is not None:
             # What a graph holds is the same whenever it is launched.
             known = segment.cache.shapes.met(inferred)
