@@ -70,6 +70,17 @@ def checked_rows(op: str, index: Array, rows: int, of: str = "rows") -> Step:
     return check
 
 
+def check_classes(op: str, what: str, labels: Array, classes: int, of: str = "classes") -> None:
+    """Refuse what is none of the classes, which the error calls ``of``.
+
+    Raises:
+        InvalidValue: naming the first that is none.
+    """
+    if labels.size and (int(labels.min()) < 0 or int(labels.max()) >= classes):
+        wrong = labels[(labels < 0) | (labels >= classes)][0]
+        raise InvalidValue(outside(op, classes, what, of).format(int(wrong)))
+
+
 def taken(dev: Device, source: Array, rows: Array, out: Array) -> Step:
     """Return the call that copies ``rows`` (checked) of ``source``; NumPy is faster if told not to check."""
     mode = {"mode": "clip"} if dev.name == "numpy" else {}
