@@ -189,9 +189,7 @@ class Executor:
         def step(batch: Batch, names: Sequence[str]) -> list[Any]:
             return self.run(program, dict(batch), list(names), scope=scope, return_numpy=False)
 
-        least = 1
-        if isinstance(program, Runnable):
-            least = program._place_count(self.place)
+        least = program._place_count(self.place) if isinstance(program, Runnable) else 1
         DatasetPass(step, printing, fetch_handler, debug).run(dataset, thread, least)
 
     def infer_from_dataset(

@@ -102,7 +102,6 @@ class SharedMemoryGroup(CollectiveGroup):
         self._rendezvous.meet(DONE, when.tag, when.within)
 
     def begin(self, step: int) -> None:
-        """Say which step the collectives that follow belong to; ranks in different steps stop."""
         self._rendezvous.step = step
 
     def vote(self, when: When = WHEN) -> None:

@@ -58,7 +58,6 @@ class HostsGroup(CollectiveGroup):
             self._transport.at_work = at_work
 
     def begin(self, step: int) -> None:
-        """Say which step the collectives that follow belong to; ranks in different steps stop."""
         if self._local is not None:
             self._local.begin(step)
         if self._transport is not None:

@@ -135,7 +135,6 @@ class RayGroup(CollectiveGroup):
         return result
 
     def exchange(self, numbers: np.ndarray, when: When = WHEN) -> np.ndarray:
-        """Return every rank's ``numbers``, an array of the host, stacked in rank order."""
         parts = self._arrays.stack(self.all_gather(self._arrays.asarray(numbers), when))
         return np.array(parts) if self.backend == "gloo" else self._arrays.asnumpy(parts)
 

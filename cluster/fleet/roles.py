@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...strategies.endpoints import checked_endpoints
@@ -91,10 +91,7 @@ class RoleMakerBase:
         self.generate_role()
         return self._current_id
 
-    def server_index(self) -> int:
-        """Return this process's number among those of its role."""
-        self.generate_role()
-        return self._current_id
+    server_index = worker_index
 
     def get_trainer_endpoints(self) -> list[str]:
         """Return the workers' endpoints; empty where only their number is known."""
@@ -260,11 +257,7 @@ class GeneralRoleMaker(RoleMakerBase):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__()
-        for name in kwargs:
-            if name not in self._KNOWN:
-                raise InvalidType(
-                    f"GeneralRoleMaker has no argument {name!r}; it takes {', '.join(self._KNOWN)}."
-                )
+        _refuse_unknown("GeneralRoleMaker", kwargs, self._KNOWN)
 
     def _generate(self) -> None:
         self._server_endpoints = _endpoints("PADDLE_PSERVERS_IP_PORT_LIST")
@@ -336,6 +329,12 @@ class MPISymetricRoleMaker(RoleMakerBase):
             "MPISymetricRoleMaker: jobs are not started by MPI here. Use PaddleCloudRoleMaker, whose "
             "environment python -m rowlock.distributed.launch_ps sets."
         )
+
+
+def _refuse_unknown(maker: str, names: Iterable[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise InvalidType(f"{maker} has no argument {name!r}; it takes {', '.join(known)}.")
 
 
 def _listed(what: str, endpoints: Any) -> list[str]:
@@ -437,11 +436,7 @@ class DefinedRoleMaker(RoleMakerBase):
         self, is_collective: bool = False, init_gloo: bool = False, **options: Any
     ) -> None:
         super().__init__()
-        for name in options:
-            if name not in self._KNOWN:
-                raise InvalidType(
-                    f"UserDefinedRoleMaker has no argument {name!r}; it takes {', '.join(self._KNOWN)}."
-                )
+        _refuse_unknown("UserDefinedRoleMaker", options, self._KNOWN)
         current_id, workers = options.get("current_id", 0), options.get("worker_endpoints") or []
         if is_collective:
             maker: RoleMakerBase = UserDefinedCollectiveRoleMaker(current_id, workers)

@@ -252,27 +252,12 @@ class GeoStrategy(DistributedStrategy):
 
 
 class StrategyFactory:
-    """Makes strategies."""
+    """Makes strategies: calling what it has under these names returns one."""
 
-    @staticmethod
-    def create_sync_strategy() -> SyncStrategy:
-        """Return a strategy in which servers wait for all workers in each step."""
-        return SyncStrategy()
-
-    @staticmethod
-    def create_half_async_strategy() -> HalfAsyncStrategy:
-        """Return a strategy in which a worker's step ends once its gradients are applied."""
-        return HalfAsyncStrategy()
-
-    @staticmethod
-    def create_async_strategy() -> AsyncStrategy:
-        """Return a strategy in which gradients are applied as they come."""
-        return AsyncStrategy()
-
-    @staticmethod
-    def create_geo_strategy(update_frequency: int = 100) -> GeoStrategy:
-        """Return a strategy in which changes of parameters are sent each so many steps."""
-        return GeoStrategy(update_frequency)
+    create_sync_strategy = SyncStrategy
+    create_half_async_strategy = HalfAsyncStrategy
+    create_async_strategy = AsyncStrategy
+    create_geo_strategy = GeoStrategy
 
 
 def strategy_of(config: Any) -> DistributedStrategy:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
 from ...executor.executor import Executor
 from ...executor.feed.scope import Scope
+from ...executor.host.background import in_background
 from ...executor.servers.server import ParameterServer
 from ...graph.program.program import Program
 from ...strategies.cluster import ClusterConfig
@@ -211,16 +211,7 @@ class _Thread:
     """A trainer's program on a thread of this process."""
 
     def __init__(self, number: int, trainer: TrainerProgram, config: ClusterConfig) -> None:
-        self._future: Future[Any] = Future()
-        self._trainer = trainer
-        thread = threading.Thread(target=self._run, name=f"rowlock-trainer-{number}", daemon=True)
-        thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._future.set_result(self._trainer.run())
-        except BaseException as error:
-            self._future.set_exception(error)
+        self._future = in_background(trainer.run, f"rowlock-trainer-{number}")
 
     def done(self, within: float) -> bool:
         """Tell whether it has ended."""

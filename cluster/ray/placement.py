@@ -83,7 +83,7 @@ def reserve_another(
 ) -> Any:
     """Return a placement group for one of ``size`` replicas, on a node that the others leave room on.
 
-    ``taken``: the node id of each of the others. ``without``: ids of nodes that are not to be used.
+    ``nodes_in_use``: the node id of each of the others. ``without``: ids of nodes that are not to be used.
 
     Raises:
         PlacementError: as :func:`reserve`.

@@ -34,7 +34,9 @@ def _copied(dev: Device, target: Any, source: Any) -> list[Step]:
     return [partial(dev.xp.copyto, target, source)]
 
 
-def _looked_at(dev: Device, index: Any, limit: int, problem: str) -> list[Step]:
+def look_at(dev: Device, index: Any, limit: int, problem: str) -> list[Step]:
+    """Return the call that refuses an index outside 0 .. ``limit`` - 1; it fills the ``{}`` of ``problem``."""
+
     def check() -> None:
         low, high = int(index.min()), int(index.max())
         if low < 0 or high >= limit:
@@ -100,7 +102,7 @@ class Means:
     row_of_largest: Callable[[Device, Any, Any, Any], list[Step]]
     one_pass: bool = True
     copy: Callable[[Device, Any, Any], list[Step]] = _copied
-    inside: Callable[[Device, Any, int, str], list[Step]] = _looked_at
+    inside: Callable[[Device, Any, int, str], list[Step]] = look_at
     offsets: Callable[[Device, Any, Any], list[Step]] = _running_sums
     sequence_of: Callable[[Device, str, str, Any, Any], list[Step]] = _sequence_of
     matmul: Callable[[Device, Any, Any, Any], list[Step]] = _multiplied

@@ -8,6 +8,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -32,6 +34,11 @@ _ENTRY: dict[str, Any] = {
     "no_cfunc_wrapper": True,
 }
 _HELPER = {**_ENTRY, "forceinline": True}
+
+
+def _emitted(instruction: Callable[..., Any]) -> Any:
+    """Return what Numba asks for the code of a call: an instruction's, of a builder and its operands."""
+    return lambda context, builder, signature, arguments: instruction(builder, *arguments)
 
 
 def _pointer(element: Any) -> Any:
@@ -59,52 +66,38 @@ def _reinterpret(source: Any, target: Any) -> Any:
 @intrinsic
 def select(context: Any, condition: Any, yes: Any, no: Any) -> Any:
     """Choose without a branch, so that loops around it become vectors."""
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.select(*arguments)
-
-    return yes(types.boolean, yes, yes), emit
+    return yes(types.boolean, yes, yes), _emitted(ir.IRBuilder.select)
 
 
 @intrinsic
 def fma(context: Any, a: Any, b: Any, c: Any) -> Any:
     """a * b + c, rounded once."""
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.fma(*arguments)
-
-    return a(a, a, a), emit
+    return a(a, a, a), _emitted(ir.IRBuilder.fma)
 
 
 @intrinsic
 def plus(context: Any, total: Any, value: Any) -> Any:
     """total + value, where the order of the additions is the compiler's."""
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.fadd(*arguments, flags=("reassoc", "contract"))
-
-    return total(total, total), emit
+    add = partial(ir.IRBuilder.fadd, flags=("reassoc", "contract"))
+    return total(total, total), _emitted(add)
 
 
 @intrinsic
 def product(context: Any, a: Any, b: Any) -> Any:
     """a * b, rounded before any sum that it enters."""
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.fmul(*arguments, flags=("arcp",))  # without a flag it would get "contract"
-
-    return a(a, a), emit
+    multiply = partial(ir.IRBuilder.fmul, flags=("arcp",))  # without a flag it would get "contract"
+    return a(a, a), _emitted(multiply)
 
 
 def _call(name: str) -> Any:
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def call(builder: Any, *arguments: Any) -> Any:
         kind = arguments[0].type
         form = ir.FunctionType(kind, [kind] * len(arguments))
         return builder.call(
             builder.module.declare_intrinsic(f"llvm.{name}", [kind], form), arguments
         )
 
-    return emit
+    return _emitted(call)
 
 
 def _same_width(name: str) -> Any:
@@ -119,13 +112,12 @@ def _of_two(name: str) -> Any:
 def high_of_product(context: Any, a: Any, b: Any) -> Any:
     """The upper 64 of the 128 bits of a product."""
 
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def high(builder: Any, *factors: Any) -> Any:
         wide, narrow = ir.IntType(128), ir.IntType(64)
-        factors = [builder.zext(argument, wide) for argument in arguments]
-        product = builder.mul(*factors)
+        product = builder.mul(*(builder.zext(factor, wide) for factor in factors))
         return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), narrow)
 
-    return types.uint64(types.uint64, types.uint64), emit
+    return types.uint64(types.uint64, types.uint64), _emitted(high)
 
 
 def _set_apart(access: Any, builder: Any, scope: int, scopes: int) -> None:
@@ -142,12 +134,12 @@ def _set_apart(access: Any, builder: Any, scope: int, scopes: int) -> None:
 def load(context: Any, pointer: Any, index: Any, scope: Any, scopes: Any) -> Any:
     """pointer[index]; what lies in other places is elsewhere."""
 
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        instruction = builder.load(builder.gep(arguments[0], [arguments[1]]))
+    def fetch(builder: Any, pointer: Any, index: Any, *_: Any) -> Any:
+        instruction = builder.load(builder.gep(pointer, [index]))
         _set_apart(instruction, builder, scope.literal_value, scopes.literal_value)
         return instruction
 
-    return pointer.dtype(pointer, types.int64, scope, scopes), emit
+    return pointer.dtype(pointer, types.int64, scope, scopes), _emitted(fetch)
 
 
 @intrinsic(prefer_literal=True)

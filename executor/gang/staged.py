@@ -77,7 +77,6 @@ class StagedGroup(CollectiveGroup):
         self._staged(array, meet)
 
     def exchange(self, numbers: np.ndarray, when: When = WHEN) -> np.ndarray:
-        """Return every rank's ``numbers``, an array of the host, stacked in rank order."""
         return self._group.exchange(numbers, when)
 
     def barrier(self, when: When = WHEN) -> None:

@@ -108,7 +108,6 @@ class ThreadGroup(CollectiveGroup):
         self._step = NO_STEP
 
     def begin(self, step: int) -> None:
-        """Let the collectives from now on belong to this step."""
         self._step = step
 
     @property

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...strategies.errors import InvalidType, InvalidValue
+from .dataset_base import whole_number
 
 Sample = Sequence[tuple[str, Sequence[Any]]]
 
@@ -30,11 +31,7 @@ class DataGenerator:
             InvalidType: this is no whole number.
             InvalidValue: it is not above 0.
         """
-        if not isinstance(batch_size, int) or isinstance(batch_size, bool):
-            raise InvalidType(f"set_batch takes a whole number, got {batch_size!r}.")
-        if batch_size < 1:
-            raise InvalidValue(f"set_batch takes a number above 0, got {batch_size}.")
-        self.batch_size_ = batch_size
+        self.batch_size_ = whole_number("set_batch", batch_size)
 
     def generate_sample(self, line: str | None) -> Callable[[], Iterator[Sample | None]]:
         """Return a function that yields the samples of a line, ``[(name, [value, ...]), ...]`` each.

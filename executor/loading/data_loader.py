@@ -13,10 +13,9 @@ from ...graph.program.unique_name import generate
 from ...graph.program.variable import Variable
 from ...strategies.current import current_config
 from ...strategies.errors import EOFException, InvalidArgument, InvalidType, InvalidValue
-from ..device.place import check_source
 from ..feed.reader import Batch, Prefetch, Reader
 from .data_feeder import Columns, DataFeeder
-from .dataset_loader import DatasetLoader
+from .dataset_loader import DatasetLoader, checked_places
 from .datasets import Dataset
 from .sample_readers import Generator, batch
 
@@ -82,12 +81,7 @@ class GeneratorLoader:
         if self._iterable:
             if places is None:
                 raise InvalidArgument("an iterable loader needs to know the places it feeds.")
-            places = places if isinstance(places, (list, tuple)) else [places]
-            if not places:
-                raise InvalidArgument("there are no places to feed: the place list is empty.")
-            for place in places:
-                check_source(place)
-            self._places = len(places)
+            self._places = len(checked_places(places))
         self._reader.source = source
         return self
 

@@ -65,7 +65,7 @@ class DatasetLoader:
         self.dataset = dataset
         self.feed_list = feed_list
         self.return_list = return_list
-        self.places = _places(places)
+        self.places = checked_places(places)
         self._names = _names(feed_list, return_list)
         self.batch_sampler, self.batch_size = _sampling(
             dataset, batch_sampler, batch_size, shuffle, drop_last
@@ -162,8 +162,10 @@ def _check_number(name: str, value: Any, least: int) -> None:
         raise InvalidArgument(f"{name} must be a whole number from {least} on, got {value!r}.")
 
 
-def _places(places: Any) -> list[Any]:
-    listed = list(places) if isinstance(places, (list, tuple)) else [places or CPUPlace()]
+def checked_places(places: Any) -> list[Any]:
+    """Return the places that a loader feeds: those of a list, or a single one (None: the CPU)."""
+    single = CPUPlace() if places is None else places
+    listed = list(places) if isinstance(places, (list, tuple)) else [single]
     if not listed:
         raise InvalidArgument("there are no places to feed: the place list is empty.")
     for place in listed:

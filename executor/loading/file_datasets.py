@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from ...strategies.current import current_config
 from ...strategies.errors import EOFException, InvalidState, InvalidValue, Unsupported, nearest
 from ..feed.reader import Batch, Prefetch
+from ..host.background import in_background
 from .dataset_base import ENGINES, DatasetBase, Workers, whole_number
 from .multi_slot import Records, batches_of, joined, packed, unpacked
 
@@ -54,7 +56,7 @@ class InMemoryDataset(DatasetBase):
         self._memory: Records | None = None
         self._original: Records | None = None  # as read, for slots_shuffle
         self._shuffled = False
-        self._preload: _Preload | None = None
+        self._preload: Future[Records] | None = None
         self._candidates = 0
         self._content = False
 
@@ -102,14 +104,15 @@ class InMemoryDataset(DatasetBase):
         self._check()
         if self._preload is not None:
             raise InvalidState("preload_into_memory was called before: call wait_preload_done.")
-        self._preload = _Preload(self, whole_number("thread_num", thread_num or self.thread_num))
+        threads = whole_number("thread_num", thread_num or self.thread_num)
+        self._preload = in_background(partial(_read_all, self, threads), "rowlock-preload")
 
     def wait_preload_done(self) -> None:
         """Wait until the data is in memory, and raise what reading raised."""
         if self._preload is None:
             raise InvalidState("there is nothing to wait for: call preload_into_memory first.")
         preload, self._preload = self._preload, None
-        self._keep(preload.wait())
+        self._keep(preload.result())
 
     def _records(self, files: Sequence[str]) -> Iterator[Records]:
         return (records.without_padding(self._slots) for records in super()._records(files))
@@ -175,12 +178,10 @@ class InMemoryDataset(DatasetBase):
         pool = np.random.permutation(len(samples))[: self._candidates]
         columns = []
         for name, column in zip(names, samples.columns, strict=True):
-            rows = (
-                pool[np.random.randint(max(1, len(pool)), size=len(samples))]
-                if name in slots
-                else None
-            )
-            columns.append(column if rows is None else column.take(rows))
+            if name in slots:
+                rows = np.random.randint(max(1, len(pool)), size=len(samples))
+                column = column.take(pool[rows])
+            columns.append(column)
         self._memory = Records(tuple(columns), samples.ids)
 
     def release_memory(self) -> None:
@@ -210,29 +211,6 @@ def _recipients(count: int, fleet: Workers) -> Any:
     order = np.random.default_rng(seeds).permutation(sum(counts))  # the same at all
     first = sum(counts[: fleet.worker_index()])
     return order[first : first + count] % fleet.worker_num()
-
-
-class _Preload:
-    """Reads a dataset's files on a thread."""
-
-    def __init__(self, dataset: InMemoryDataset, threads: int) -> None:
-        self._records: Records | None = None
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(dataset, threads), daemon=True)
-        self._thread.start()
-
-    def _run(self, dataset: InMemoryDataset, threads: int) -> None:
-        try:
-            self._records = _read_all(dataset, threads)
-        except BaseException as error:
-            self._error = error
-
-    def wait(self) -> Records:
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        assert self._records is not None
-        return self._records
 
 
 def _read_all(dataset: InMemoryDataset, threads: int) -> Records:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
 from .datasets import IterableDataset
+from .sample_readers import batch
 
 
 class Sampler:
@@ -167,7 +168,7 @@ class BatchSampler:
         self.drop_last = drop_last
 
     def __iter__(self) -> Iterator[list[int]]:
-        return _batches(self.sampler, self.batch_size, self.drop_last)
+        return iter(batch(lambda: self.sampler, self.batch_size, self.drop_last)())
 
     def __len__(self) -> int:
         return _count(len(self.sampler), self.batch_size, self.drop_last)  # type: ignore[arg-type]
@@ -214,7 +215,7 @@ class DistributedBatchSampler(BatchSampler):
         rounds = np.array(order[:in_rounds], int).reshape(-1, self.nranks, self.batch_size)
         remainder = np.array(order[in_rounds:], int).reshape(self.nranks, -1)
         own = rounds[:, self.local_rank].ravel().tolist() + remainder[self.local_rank].tolist()
-        return _batches(own, self.batch_size, self.drop_last)
+        return iter(batch(lambda: own, self.batch_size, self.drop_last)())
 
     def __len__(self) -> int:
         return _count(self.num_samples, self.batch_size, self.drop_last)
@@ -249,17 +250,6 @@ def _check_batches(batch_size: Any, shuffle: Any, drop_last: Any) -> None:
 def _check_count(num_samples: Any) -> None:
     if not isinstance(num_samples, int) or num_samples < 1:
         raise InvalidValue(f"num_samples must be a whole number above 0, got {num_samples!r}.")
-
-
-def _batches(numbers: Iterable[int], size: int, drop_last: bool) -> Iterator[list[int]]:
-    batch: list[int] = []
-    for number in numbers:
-        batch.append(number)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch and not drop_last:
-        yield batch
 
 
 def _count(samples: int, size: int, drop_last: bool) -> int:

@@ -21,6 +21,7 @@ from ...graph.program import unique_name
 from ...graph.program.program import Program, program_guard
 from ...graph.program.variable import Variable
 from ...strategies.errors import InvalidState, InvalidValue
+from .metrics import chunk_measures
 
 
 class Evaluator:
@@ -83,11 +84,8 @@ class ChunkEvaluator(Evaluator):
 
     def eval(self, executor: Any, eval_program: Program | None = None) -> tuple[np.ndarray, ...]:
         """Return precision, recall and F1, float32 [1]."""
-        num_infer, num_label, num_correct = self._sums(executor, eval_program)
-        precision = num_correct / num_infer if num_infer else 0.0
-        recall = num_correct / num_label if num_label else 0.0
-        f1 = 2 * precision * recall / (precision + recall) if num_correct else 0.0
-        return tuple(np.array([value], np.float32) for value in (precision, recall, f1))
+        measures = chunk_measures(*self._sums(executor, eval_program))
+        return tuple(np.array([value], np.float32) for value in measures)
 
 
 class EditDistance(Evaluator):

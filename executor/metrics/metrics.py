@@ -64,6 +64,17 @@ def _item(value: Any) -> Any:
     return value.item() if isinstance(value, np.ndarray) else value
 
 
+def share(part: float, whole: float) -> float:
+    """Return a part of a whole; 0 of nothing."""
+    return part / whole if whole else 0.0
+
+
+def chunk_measures(inferred: float, labelled: float, right: float) -> tuple[float, float, float]:
+    """Return precision, recall and F1 of so many chunks."""
+    precision, recall = share(right, inferred), share(right, labelled)
+    return precision, recall, share(2 * precision * recall, precision + recall)
+
+
 class CompositeMetric(MetricBase):
     """Several metrics of the same predictions and labels."""
 
@@ -129,7 +140,7 @@ class Precision(_Binary):
 
     def eval(self) -> float:
         """Return the precision, 0 without a predicted positive."""
-        return self.tp / (self.tp + self.fp) if self.tp + self.fp else 0.0
+        return share(self.tp, self.tp + self.fp)
 
 
 class Recall(_Binary):
@@ -146,7 +157,7 @@ class Recall(_Binary):
 
     def eval(self) -> float:
         """Return the recall, 0 without a positive."""
-        return self.tp / (self.tp + self.fn) if self.tp + self.fn else 0.0
+        return share(self.tp, self.tp + self.fn)
 
 
 class Accuracy(MetricBase):
@@ -190,21 +201,18 @@ class ChunkEvaluator(MetricBase):
         self, num_infer_chunks: Any, num_label_chunks: Any, num_correct_chunks: Any
     ) -> None:
         """Take a batch's counts in: chunks predicted, labelled, and both."""
-        counts = (num_infer_chunks, num_label_chunks, num_correct_chunks)
         self._numbers(
-            num_infer_chunks=counts[0], num_label_chunks=counts[1], num_correct_chunks=counts[2]
+            num_infer_chunks=num_infer_chunks,
+            num_label_chunks=num_label_chunks,
+            num_correct_chunks=num_correct_chunks,
         )
-        self.num_infer_chunks += int(_item(counts[0]))
-        self.num_label_chunks += int(_item(counts[1]))
-        self.num_correct_chunks += int(_item(counts[2]))
+        self.num_infer_chunks += int(_item(num_infer_chunks))
+        self.num_label_chunks += int(_item(num_label_chunks))
+        self.num_correct_chunks += int(_item(num_correct_chunks))
 
     def eval(self) -> tuple[float, float, float]:
         """Return precision, recall and F1."""
-        right = self.num_correct_chunks
-        precision = right / self.num_infer_chunks if self.num_infer_chunks else 0.0
-        recall = right / self.num_label_chunks if self.num_label_chunks else 0.0
-        f1 = 2 * precision * recall / (precision + recall) if right else 0.0
-        return precision, recall, f1
+        return chunk_measures(self.num_infer_chunks, self.num_label_chunks, self.num_correct_chunks)
 
 
 class EditDistance(MetricBase):

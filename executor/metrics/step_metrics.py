@@ -13,6 +13,7 @@ from ...graph.layers.shape import cast, reshape, topk
 from ...graph.program.variable import Variable
 from ...strategies.errors import InvalidValue
 from .metrics import Auc as _AreaUnderCurve
+from .metrics import share
 
 
 class Metric(abc.ABC):
@@ -72,7 +73,6 @@ class Accuracy(Metric):
         return accuracies[0] if len(self.topk) == 1 else accuracies
 
     def reset(self) -> None:
-        """Forget all batches."""
         self.total = [0.0] * len(self.topk)
         self.count = [0] * len(self.topk)
 
@@ -95,7 +95,6 @@ class _Binary(Metric):
         self.reset()
 
     def reset(self) -> None:
-        """Forget all batches."""
         self.tp = self.fp = self.fn = 0
 
     def update(self, preds: Any, labels: Any) -> None:  # Paddle's own
@@ -114,7 +113,6 @@ class _Binary(Metric):
         self.fn += int((~predicted & (actual == 1)).sum())
 
     def name(self) -> str:
-        """Return its name."""
         return self._name
 
 
@@ -125,8 +123,7 @@ class Precision(_Binary):
         super().__init__(name)
 
     def accumulate(self) -> float:
-        """Return it over all batches."""
-        return self.tp / (self.tp + self.fp) if self.tp + self.fp else 0.0
+        return share(self.tp, self.tp + self.fp)
 
 
 class Recall(_Binary):
@@ -136,8 +133,7 @@ class Recall(_Binary):
         super().__init__(name)
 
     def accumulate(self) -> float:
-        """Return it over all batches."""
-        return self.tp / (self.tp + self.fn) if self.tp + self.fn else 0.0
+        return share(self.tp, self.tp + self.fn)
 
 
 class Auc(Metric):
@@ -157,15 +153,12 @@ class Auc(Metric):
         self._counts.update(preds, labels.reshape(-1, 1))
 
     def reset(self) -> None:
-        """Forget all batches."""
         self._counts.reset()
 
     def accumulate(self) -> float:
-        """Return it over all batches."""
         return float(self._counts.eval())
 
     def name(self) -> str:
-        """Return its name."""
         return self._name
 
 

@@ -43,6 +43,7 @@ from .variables import (
 
 _logger = logging.getLogger("rowlock")
 _PARAMETERS, _OPTIMIZER, _MODEL = ".pdparams", ".pdopt", ".pdmodel"
+_FILES = ((_PARAMETERS, is_parameter), (_OPTIMIZER, is_belong_to_optimizer))
 _SAVED_APART = "[save_params, save_persistables, save_vars]"
 _AS_SAVED = "Build the program as it was when it was saved."
 _LEAVE_OUT = (
@@ -68,10 +69,7 @@ def save(program: Any, model_path: str, protocol: int = 2) -> None:
     model = serialize(clone)
     scope = global_scope()
     with replacing() as files:
-        for ending, predicate in (
-            (_PARAMETERS, is_parameter),
-            (_OPTIMIZER, is_belong_to_optimizer),
-        ):
+        for ending, predicate in _FILES:
             names = [v.name for v in select_variables(program, None, predicate)]
             arrays = {name: value_of(name, scope).memory() for name in names}
             with files.open(path + ending) as file:
@@ -101,7 +99,7 @@ def load(
         _load_apart(program, os.fspath(model_path), var_list)
         return
     arrays: dict[str, np.ndarray] = {}
-    for ending, predicate in ((_PARAMETERS, is_parameter), (_OPTIMIZER, is_belong_to_optimizer)):
+    for ending, predicate in _FILES:
         variables = select_variables(program, None, predicate)
         if variables:
             arrays.update(_fitting(variables, prefix + ending))

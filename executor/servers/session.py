@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -178,11 +179,7 @@ class Session:
             for e, each in messages.items()
             if each
         }
-        calls: dict[str, Callable[[], rpc.Answer]] = {
-            e: lambda e=e, m=m: self._call(e, m, within)  # type: ignore[misc]
-            for e, m in journeys.items()
-        }
-        return self._at_once(calls)
+        return self._at_once({e: partial(self._call, e, m, within) for e, m in journeys.items()})
 
     def _each(
         self, messages: Mapping[str, Sequence[rpc.Lookup]]
@@ -192,7 +189,7 @@ class Session:
         def ask(endpoint: str) -> list[tuple[str, rpc.Lookup, rpc.Answer]]:
             return [(endpoint, m, self._call(endpoint, m, None)) for m in messages[endpoint]]
 
-        answers = self._at_once({e: lambda e=e: ask(e) for e in messages})  # type: ignore[misc]
+        answers = self._at_once({e: partial(ask, e) for e in messages})
         return [answer for each in answers.values() for answer in each]
 
     def _at_once(self, calls: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:

@@ -102,11 +102,9 @@ def top_k_grad(dev: Device, a: ops.TopKGrad) -> list[Step]:
     ]
 
 
-@kernel("arg_max")
-def arg_max(dev: Device, a: ops.ArgExtreme) -> Step:
-    return lambda: a.out.__setitem__(..., a.x.argmax(axis=a.axis).reshape(a.out.shape))
+def _place_of(name: str, dev: Device, a: ops.ArgExtreme) -> Step:
+    return lambda: a.out.__setitem__(..., getattr(a.x, name)(axis=a.axis).reshape(a.out.shape))
 
 
-@kernel("arg_min")
-def arg_min(dev: Device, a: ops.ArgExtreme) -> Step:
-    return lambda: a.out.__setitem__(..., a.x.argmin(axis=a.axis).reshape(a.out.shape))
+kernel("arg_max")(partial(_place_of, "argmax"))
+kernel("arg_min")(partial(_place_of, "argmin"))

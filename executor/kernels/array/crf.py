@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops.crf import CrfDecoding, LinearChainCrf, LinearChainCrfGrad
-from ....graph.ops.formula import outside
 from ....graph.ops.operands import Array
-from ....strategies.errors import InvalidValue, SequenceError
+from ....strategies.errors import SequenceError
 from ...device.device import Device
 from ..registry import Step, kernel
+from .indexing import check_classes
 from .time_steps import TimeSteps, by_offsets, on_host
 
 
@@ -43,10 +43,7 @@ def tags_of(label: Array, rows: Array, count: int) -> Any:
         InvalidValue: one is no tag.
     """
     tags = label.reshape(-1)[rows]
-    if tags.size and (int(tags.min()) < 0 or int(tags.max()) >= count):
-        wrong = tags[(tags < 0) | (tags >= count)][0]
-        problem = outside("linear_chain_crf", count, "label", "tags of Emission")
-        raise InvalidValue(problem.format(int(wrong)))
+    check_classes("linear_chain_crf", "label", tags, count, "tags of Emission")
     return tags
 
 

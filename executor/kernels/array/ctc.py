@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops.ctc import WarpCtc, WarpCtcGrad
-from ....graph.ops.formula import outside
 from ....graph.ops.operands import Array
-from ....strategies.errors import InvalidValue, SequenceError
+from ....strategies.errors import SequenceError
 from ...device.device import Device
 from ..registry import Step, kernel
+from .indexing import check_classes
 from .time_steps import on_host
 
 # begins and lengths [B] of sequences, and what lies between their rows
@@ -65,10 +65,7 @@ class Alignments:
         classes_at = np.full((len(counts), places), a.blank, np.int64)
         for row, start, count in zip(classes_at, starts, counts, strict=True):
             row[1 : 2 * count : 2] = label[start : start + count]
-        wrong = classes_at[(classes_at < 0) | (classes_at >= classes)]
-        if wrong.size:
-            sentence = outside("warpctc", classes, "label", "classes of Logits")
-            raise InvalidValue(sentence.format(wrong[0]))
+        check_classes("warpctc", "label", classes_at, classes, "classes of Logits")
         skips = np.zeros(classes_at.shape, bool)
         skips[:, 2:] = (classes_at[:, 2:] != a.blank) & (classes_at[:, 2:] != classes_at[:, :-2])
         step = np.arange(most)[:, None]

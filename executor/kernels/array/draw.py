@@ -37,15 +37,19 @@ def seed(dev: Device, a: ops.Seed) -> Step:
 
 @kernel("randint", "randint_at", low=True)
 def randint(dev: Device, a: ops.Randint) -> Step:
-    """A word's share of the range: of 2^32 words as many for each integer, but for one."""
+    """A word's share of the range."""
     stream = drawn_with(dev, a.seed)
 
     def draw() -> None:
         (words,) = stream.words(a.out.shape)
-        steps = (words.astype(np.uint64) * np.uint64(a.high - a.low)) >> np.uint64(32)
-        a.out[...] = dev.xp.asarray(steps.astype(np.int64) + a.low)
+        a.out[...] = dev.xp.asarray(_shares(words, a.high - a.low) + a.low)
 
     return draw
+
+
+def _shares(words: Array, number: int) -> Any:
+    """Return integers below a number, as many of 2^32 words for each, but for one."""
+    return ((words.astype(np.uint64) * np.uint64(number)) >> np.uint64(32)).astype(np.int64)
 
 
 def order(stream: Stream, count: int) -> Any:
@@ -119,10 +123,7 @@ def random_crop(dev: Device, a: ops.RandomCrop) -> list[Step]:
 
     def draw() -> None:
         words = stream.words(front, draws=rank)
-        starts = [
-            ((word.astype(np.uint64) * np.uint64(n)) >> np.uint64(32)).astype(np.int64)
-            for word, n in zip(words, room, strict=True)
-        ]
+        starts = [_shares(word, n) for word, n in zip(words, room, strict=True)]
         for place in np.ndindex(front):
             corner = (slice(s[place], s[place] + n) for s, n in zip(starts, a.shape, strict=True))
             a.out[place] = a.x[(*place, *corner)]

@@ -17,7 +17,8 @@ from .indexing import checked_rows, taken
 def lookup(dev: Device, a: ops.LookupTable) -> list[Step]:
     flat, rows = a.ids.reshape(-1), a.out.reshape(-1, a.w.shape[1])
     padding = ops.padding_row(a.padding_idx, a.w.shape[0])
-    steps = [checked_rows("lookup_table", flat, a.w.shape[0]), taken(dev, a.w, flat, rows)]
+    steps = checked_rows(dev, "lookup_table", flat, a.w.shape[0])
+    steps.append(taken(dev, a.w, flat, rows))
     if padding != -1:
         steps.append(lambda: rows.__setitem__(flat == padding, 0))
     return steps
@@ -59,4 +60,4 @@ def lookup_dequant(dev: Device, a: ops.LookupTableDequant) -> list[Step]:
         if padding != -1:
             out[flat == padding] = 0
 
-    return [checked_rows("lookup_table_dequant", flat, a.w.shape[0]), run]
+    return [*checked_rows(dev, "lookup_table_dequant", flat, a.w.shape[0]), run]

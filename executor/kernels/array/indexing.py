@@ -13,6 +13,7 @@ from ....graph.ops.formula import outside
 from ....graph.ops.largest import smallest_first
 from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue
+from ...codegen.array_program import look_at
 from ...device.device import Device
 from ..registry import Step, each_step, kernel
 
@@ -53,21 +54,20 @@ def slice_at_grad(a: ops.SliceGrad) -> None:
         view[...] = a.d_out.reshape(view.shape)
 
 
-def checked_rows(op: str, index: Array, rows: int, of: str = "rows") -> Step:
-    """Return a call that refuses an index outside ``rows``, which the error calls ``of``.
+def checked_rows(dev: Device, op: str, index: Array, rows: int, of: str = "rows") -> list[Step]:
+    """Return the call that refuses an index outside ``rows``, which the error calls ``of``."""
+    return look_at(dev, index, rows, outside(op, rows, of=of))
 
-    Raises (when called):
-        InvalidValue: names the index and the number of rows.
+
+def check_classes(op: str, what: str, labels: Array, classes: int, of: str = "classes") -> None:
+    """Refuse what is none of the classes, which the error calls ``of``.
+
+    Raises:
+        InvalidValue: naming the first that is none.
     """
-    if index.size == 0:
-        return lambda: None
-
-    def check() -> None:
-        low, high = int(index.min()), int(index.max())
-        if low < 0 or high >= rows:
-            raise InvalidValue(outside(op, rows, of=of).format(low if low < 0 else high))
-
-    return check
+    if labels.size and (int(labels.min()) < 0 or int(labels.max()) >= classes):
+        wrong = labels[(labels < 0) | (labels >= classes)][0]
+        raise InvalidValue(outside(op, classes, what, of).format(int(wrong)))
 
 
 def taken(dev: Device, source: Array, rows: Array, out: Array) -> Step:
@@ -79,7 +79,7 @@ def taken(dev: Device, source: Array, rows: Array, out: Array) -> Step:
 @kernel("gather", low=True)
 def gather(dev: Device, a: ops.Gather) -> list[Step]:
     flat = a.index.reshape(-1)
-    return [checked_rows("gather", flat, a.x.shape[0]), taken(dev, a.x, flat, a.out)]
+    return [*checked_rows(dev, "gather", flat, a.x.shape[0]), taken(dev, a.x, flat, a.out)]
 
 
 @kernel("gather_grad")
@@ -103,7 +103,7 @@ def places_of(dev: Device, x: Array, index: Array, op: str) -> tuple[Any, Any, l
     steps: list[Step] = []
     for i in range(depth):
         column, size = index[..., i], x.shape[i]
-        steps.append(checked_rows(op, column, size))
+        steps += checked_rows(dev, op, column, size)
         if i == 0:
             steps.append(partial(dev.xp.copyto, places, column))
         else:
@@ -118,7 +118,7 @@ def places_of(dev: Device, x: Array, index: Array, op: str) -> tuple[Any, Any, l
 @kernel("scatter")
 def scatter(dev: Device, a: ops.Scatter) -> list[Step]:
     """Of rows named twice the last wins, or (without ``overwrite``) their sum takes the place of X's row."""
-    steps: list[Step] = [checked_rows("scatter", a.ids, a.x.shape[0])]
+    steps = checked_rows(dev, "scatter", a.ids, a.x.shape[0])
     if a.out is not a.x:
         steps.append(partial(dev.xp.copyto, a.out, a.x))
     if a.overwrite:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ....graph.ops import pool_index as ops
 from ....graph.ops.operands import Array
-from ....strategies.errors import InvalidValue
+from ...codegen.array_program import look_at
 from ...device.device import Device
 from ..registry import Step, kernel
 from .pool import Windows, padded, pooled, pooled_grad, windows_of
@@ -79,27 +79,11 @@ def max_pool_grad(dev: Device, a: ops.MaxPoolGrad) -> list[Step]:
     ]
 
 
-def checked_places(index: Array, sizes: tuple[int, ...]) -> Step:
-    """Return a call that refuses places outside of a channel.
-
-    Raises (when called):
-        InvalidValue: names the place, and how many there are.
-    """
-    count = math.prod(sizes)
-
-    def check() -> None:
-        low, high = int(index.min()), int(index.max())
-        if low < 0 or high >= count:
-            raise InvalidValue(wrong_place(low if low < 0 else high, sizes))
-
-    return check if index.size else lambda: None
-
-
-def wrong_place(place: int, sizes: tuple[int, ...]) -> str:
-    """Return the sentence for a place outside of a channel."""
+def outside_channel(sizes: tuple[int, ...]) -> str:
+    """Return the sentence for a place, to stand for ``{}``, that is outside of a channel."""
     extent = " x ".join(map(str, sizes))
     return (
-        f"unpool: Indices holds {place}, which is outside the {math.prod(sizes)} elements ({extent}) of a "
+        f"unpool: Indices holds {{}}, which is outside the {math.prod(sizes)} elements ({extent}) of a "
         "channel of the result; indices count from 0 in each channel"
     )
 
@@ -107,10 +91,11 @@ def wrong_place(place: int, sizes: tuple[int, ...]) -> str:
 @kernel("unpool", "unpool3d")
 def unpool(dev: Device, a: ops.Unpool) -> list[Step]:
     xp, sizes = dev.xp, a.out.shape[2:]
-    rows, starts = _rows(dev, a.indices, math.prod(sizes))
+    room = math.prod(sizes)
+    rows, starts = _rows(dev, a.indices, room)
     flat = a.out.reshape(-1)
     return [
-        checked_places(a.indices, sizes),
+        *look_at(dev, a.indices, room, outside_channel(sizes)),
         partial(a.out.fill, 0),
         partial(xp.add, a.indices, starts, rows),
         lambda: flat.__setitem__(rows.reshape(-1), xp.ascontiguousarray(a.x).reshape(-1)),

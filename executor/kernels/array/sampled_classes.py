@@ -7,27 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.ops.formula import outside
 from ....graph.ops.operands import Array
 from ....graph.ops.sampled_classes import CUSTOM, LOG_UNIFORM, UNIFORM, Nce, SampleLogits
-from ....strategies.errors import InvalidValue
 from ...device.device import Device
 from ...device.philox import Stream
 from ..registry import Step, kernel
 from .draw import of_samples
+from .indexing import check_classes
 from .random import drawn_with
 from .time_steps import on_host
-
-
-def check_classes(op: str, what: str, labels: Any, classes: int) -> None:
-    """Refuse what is no class.
-
-    Raises:
-        InvalidValue: naming the first that is none.
-    """
-    if labels.size and (int(labels.min()) < 0 or int(labels.max()) >= classes):
-        wrong = labels[(labels < 0) | (labels >= classes)][0]
-        raise InvalidValue(outside(op, classes, what, "classes").format(int(wrong)))
 
 
 def log_uniform(numbers: Any, span: int) -> Any:

@@ -109,15 +109,12 @@ class NativeAttention(Attention):
     drops = CompiledDropout
 
     def soften(self, scores: Array, mask: Any, top: Any, total: Any) -> list[Step]:
-        """See :class:`Attention`."""
         return [soften(scores, mask, top, total)]
 
     def soften_again(self, scores: Array, mask: Any, top: Any, total: Any) -> list[Step]:
-        """See :class:`Attention`."""
         return [_launch(_AGAIN, scores, mask, top, total)]
 
     def slope(self, weights: Array, d_weights: Array, share: Any) -> list[Step]:
-        """See :class:`Attention`."""
         return [_launch(_SLOPE, d_weights, weights, share, share)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from ....graph.ir.graph import Node
 from ....graph.ops import loss as ops
@@ -39,16 +40,6 @@ _SLOPE = """
 """
 
 
-def _bound(
-    dev: Device, text: str, op: str, label: Array, scores: Array, ignored: int, **arrays: Array
-) -> list[Step]:
-    """Return the loop, and the check that every label was a class."""
-    n = scores.shape[-1]
-    error = outside_error(op, n, "label", "classes")
-    arrays |= {"labels": label}
-    return bind_checked(dev, text, arrays, error, rows=scores.size // n, n=n, ignored=ignored)
-
-
 _typed = of_types(VarType.FP32, Label=[VarType.INT64])
 
 
@@ -57,39 +48,33 @@ def _hard(node: Node) -> bool:
     return _typed(node) and not node.attrs.get("soft_label")
 
 
-_of_rows = partial(kernel, on=("numba",), takes=_hard, gapless=True)
+def _bound(dev: Device, text: str, op: str, a: Any, scores: Array, **arrays: Array) -> list[Step]:
+    """Return the loop, and the check that every label was a class."""
+    n = scores.shape[-1]
+    error = outside_error(op, n, "label", "classes")
+    arrays |= {"labels": a.label}
+    sizes = {"rows": scores.size // n, "n": n, "ignored": a.ignore_index}
+    return bind_checked(dev, text, arrays, error, **sizes)
 
 
-@_of_rows("cross_entropy")
-def cross_entropy(dev: Device, a: ops.CrossEntropy) -> list[Step]:
-    """-log of the probability that the label picks."""
-    return _loss(dev, "cross_entropy", a, None)
+def _losses(op: str, grad: str, at: str) -> None:
+    """Register an op, and its gradient, which reads what the labels pick: ``at`` is where of row r."""
+    on_rows = partial(kernel, on=("numba",), takes=_hard, gapless=True)
+
+    @on_rows(op)
+    def loss(dev: Device, a: ops.CrossEntropy | ops.CrossEntropy2) -> list[Step]:
+        """-log of the probability that the label picks, which is kept if the backward pass reads it."""
+        match = vars(a).get("match_x")
+        match = dev.scratch(a.y.shape, a.y.dtype) if match is None else match
+        return _bound(dev, _LOSS, op, a, a.x, x=a.x, y=a.y, match=match)
+
+    @on_rows(grad)
+    def slope(dev: Device, a: ops.CrossEntropyGrad | ops.CrossEntropyGrad2) -> list[Step]:
+        """-d / probability, at the label."""
+        picked = a.match_x if isinstance(a, ops.CrossEntropyGrad2) else a.x
+        operands = {"picked": picked, "d": a.d_y, "out": a.d_x}
+        return _bound(dev, _SLOPE.format(at=at), op, a, a.d_x, **operands)
 
 
-@_of_rows("cross_entropy2")
-def cross_entropy2(dev: Device, a: ops.CrossEntropy2) -> list[Step]:
-    """The same, and the probability itself for the backward pass."""
-    return _loss(dev, "cross_entropy2", a, a.match_x)
-
-
-def _loss(
-    dev: Device, op: str, a: ops.CrossEntropy | ops.CrossEntropy2, match: Array | None
-) -> list[Step]:
-    match = dev.scratch(a.y.shape, a.y.dtype) if match is None else match
-    return _bound(dev, _LOSS, op, a.label, a.x, a.ignore_index, x=a.x, y=a.y, match=match)
-
-
-@_of_rows("cross_entropy_grad")
-def cross_entropy_grad(dev: Device, a: ops.CrossEntropyGrad) -> list[Step]:
-    """-d / probability, at the label."""
-    operands = {"picked": a.x, "d": a.d_y, "out": a.d_x}
-    text = _SLOPE.format(at="r * n + label")
-    return _bound(dev, text, "cross_entropy", a.label, a.x, a.ignore_index, **operands)
-
-
-@_of_rows("cross_entropy_grad2")
-def cross_entropy_grad2(dev: Device, a: ops.CrossEntropyGrad2) -> list[Step]:
-    """-d / probability, from the probability that was kept."""
-    operands = {"picked": a.match_x, "d": a.d_y, "out": a.d_x}
-    text = _SLOPE.format(at="r")
-    return _bound(dev, text, "cross_entropy2", a.label, a.d_x, a.ignore_index, **operands)
+_losses("cross_entropy", "cross_entropy_grad", "r * n + label")
+_losses("cross_entropy2", "cross_entropy_grad2", "r")

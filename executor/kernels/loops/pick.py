@@ -77,6 +77,6 @@ _WHOLE = (VarType.INT32, VarType.INT64)
 @_loop("one_hot", "one_hot_v2", takes=of_types(*_WHOLE, Out=[VarType.FP32]))
 def one_hot(dev: Device, a: OneHot) -> list[Step]:
     """1 at the index, 0 elsewhere; a row of 0 for an index outside ``depth``, if that is allowed."""
-    checks = [] if a.allow_out_of_range else [checked_rows("one_hot", a.x, a.depth, "classes")]
+    checks = [] if a.allow_out_of_range else checked_rows(dev, "one_hot", a.x, a.depth, "classes")
     sizes = {"count": a.x.size, "depth": a.depth, "many": max(_IN_CACHE // a.depth, 1)}
     return [*checks, bind_text(_MARK, {"index": a.x, "out": a.out}, **sizes)]

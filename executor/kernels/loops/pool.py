@@ -21,7 +21,7 @@ from ....strategies.types import INTEGERS, VarType
 from ...codegen.text_loops import bind_checked, bind_text, named
 from ...device.device import Device
 from ..array.pool import Windows, windows_of
-from ..array.pool_index import levels, wrong_place
+from ..array.pool_index import levels, outside_channel
 from ..registry import Step, kernel, of_types
 
 _WINDOWS = """
@@ -256,9 +256,9 @@ def unpool_grad(dev: Device, a: ops.UnpoolGrad) -> list[Step]:
 def _placed(dev: Device, each: str, x: Array, out: Array, index: Array) -> list[Step]:
     """Return the loop over elements of ``x`` and their places in ``out``, and the check of these."""
     arrays, text = {"x": x, "out": out, "index": index}, _UNPOOL.format(each=each)
-    sizes = out.shape[2:]
+    problem = outside_channel(out.shape[2:])
 
     def error(place: int) -> InvalidValue:
-        return InvalidValue(wrong_place(place, sizes))
+        return InvalidValue(problem.format(place))
 
     return bind_checked(dev, text, arrays, error, **_planes(index, out))

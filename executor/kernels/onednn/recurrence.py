@@ -72,7 +72,6 @@ class PackedFactor(Factor):
             pack()
 
     def __call__(self, left: Array) -> Array:
-        """Return ``left`` times the matrix, in memory that the next call overwrites."""
         products, count = self._products, len(left)
         products.left[:count] = left
         products.calls[-(-count // products.unit) - 1]()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ from .lowering import Operands, lowering
 Made = Mapping[str, Any]
 
 
-@lowering(*VIEWS)
-def reshaped(x: Operands) -> Made:
-    """The same elements; the declared shape of Out does it."""
+@lowering(*VIEWS, "assign", "cast")
+def same(x: Operands) -> Made:
+    """The same elements; the declared shape and type of Out do it."""
     return {"Out": x["X"]}
 
 
@@ -92,18 +93,6 @@ def slice_(x: Operands) -> Made:
     return {"Out": array[tuple(window)].reshape(x.shape("Out"))}
 
 
-@lowering("assign")
-def assign(x: Operands) -> Made:
-    """The same."""
-    return {"Out": x["X"]}
-
-
-@lowering("cast")
-def cast(x: Operands) -> Made:
-    """The declared type does it."""
-    return {"Out": x["X"]}
-
-
 @lowering("increment")
 def increment(x: Operands) -> Made:
     """One number more."""
@@ -118,23 +107,11 @@ def scale(x: Operands) -> Made:
     return {"Out": array * factor + bias if late else (array + bias) * factor}
 
 
-@lowering("fill_constant", "fill_constant_batch_size_like")
-def fill_constant(x: Operands) -> Made:
-    """One number everywhere."""
-    value = float(x.attr("str_value")) if x.attr("str_value") else x.attr("value")
+@lowering(*("fill_constant", "fill_constant_batch_size_like", "fill_any_like", "fill_zeros_like"))
+def filled(x: Operands) -> Made:
+    """One number everywhere: 0 unless an attribute says which."""
+    value = float(x.attrs.get("str_value") or x.attrs.get("value", 0.0))
     return {"Out": jnp.full(x.shape("Out"), value, x.dtype("Out"))}
-
-
-@lowering("fill_zeros_like")
-def fill_zeros_like(x: Operands) -> Made:
-    """Zeros."""
-    return {"Out": jnp.zeros(x.shape("Out"), x.dtype("Out"))}
-
-
-@lowering("fill_any_like")
-def fill_any_like(x: Operands) -> Made:
-    """One number everywhere."""
-    return {"Out": jnp.full(x.shape("Out"), x.attr("value"), x.dtype("Out"))}
 
 
 @lowering("sum")
@@ -164,32 +141,20 @@ def mean(x: Operands) -> Made:
     return {"Out": jnp.sum(x["X"]).reshape(1) * (1.0 / max(x["X"].size, 1))}
 
 
-def _axes(x: Operands) -> tuple[int, ...]:
-    return axes_of(x["X"].ndim, x.attr("dim"), x.attr("reduce_all"))
+def _reduced(name: str, x: Operands) -> Made:
+    axes = axes_of(x["X"].ndim, x.attr("dim"), x.attr("reduce_all"))
+    return {"Out": getattr(jnp, name)(x["X"], axes)}
 
 
-@lowering("reduce_sum", takes=one_type)
-def reduce_sum(x: Operands) -> Made:
-    """The sum over some dimensions."""
-    return {"Out": jnp.sum(x["X"], _axes(x))}
+def _floats_of_one_type(node: Node) -> bool:
+    return _floats(node) and one_type(node)
 
 
-@lowering("reduce_mean", takes=lambda node: _floats(node) and one_type(node))
-def reduce_mean(x: Operands) -> Made:
-    """The mean over some dimensions."""
-    return {"Out": jnp.mean(x["X"], _axes(x))}
-
-
-@lowering("reduce_max", takes=one_type)
-def reduce_max(x: Operands) -> Made:
-    """The largest over some dimensions."""
-    return {"Out": jnp.max(x["X"], _axes(x))}
-
-
-@lowering("reduce_min", takes=one_type)
-def reduce_min(x: Operands) -> Made:
-    """The smallest over some dimensions."""
-    return {"Out": jnp.min(x["X"], _axes(x))}
+for _name, _takes in (
+    *((name, one_type) for name in ("sum", "max", "min")),
+    ("mean", _floats_of_one_type),
+):
+    lowering(f"reduce_{_name}", takes=_takes)(partial(_reduced, _name))
 
 
 @lowering("squared_l2_norm")
