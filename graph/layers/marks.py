@@ -22,10 +22,7 @@ def similarity_focus(input: Floats, axis: int, indexes: Any, name: str | None = 
         raise InvalidValue(
             f"similarity_focus: axis must be 1, 2 or 3 and indexes not empty, got {axis} and {indexes}."
         )
-    attrs = {
-        "axis": axis,
-        "indexes": integers(indexes, "indexes", "similarity_focus"),
-    }
+    attrs = {"axis": axis, "indexes": integers(indexes, "indexes", "similarity_focus")}
     return layer("similarity_focus", name, x=input, **attrs)
 
 

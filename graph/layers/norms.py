@@ -125,11 +125,7 @@ def lrn(
 
 
 def spectral_norm(
-    weight: Floats,
-    dim: int = 0,
-    power_iters: int = 1,
-    eps: float = 1e-12,
-    name: str | None = None,
+    weight: Floats, dim: int = 0, power_iters: int = 1, eps: float = 1e-12, name: str | None = None
 ) -> Variable:
     """weight by its largest singular value, as a matrix whose rows are ``dim``. arXiv 1802.05957.
 

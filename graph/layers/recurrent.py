@@ -225,10 +225,7 @@ class StaticRNN:
                 "initial_states": [m.initial for m in memories],
                 "parameters": parameters,
             },
-            {
-                "outputs": self.outputs,
-                "step_scopes": parent.create_var(type=VarType.STEP_SCOPES),
-            },
+            {"outputs": self.outputs, "step_scopes": parent.create_var(type=VarType.STEP_SCOPES)},
             {
                 "has_states": bool(memories),
                 "ex_states": [m.before.name for m in memories],

@@ -140,11 +140,7 @@ def sequence_conv(
     (width,) = known_sizes("sequence_conv", input, 1, "the width")
     weight = helper.create_parameter(param_attr, [filter_size * width, num_filters], input.dtype)
     start = -(filter_size // 2) if padding_start is None else padding_start
-    attrs = {
-        "contextStride": filter_stride,
-        "contextStart": start,
-        "contextLength": filter_size,
-    }
+    attrs = {"contextStride": filter_stride, "contextStart": start, "contextLength": filter_size}
     out = helper.layer("sequence_conv", x=input, filter=weight, **attrs)
     return helper.activate(helper.add_bias(out, bias_attr), act)
 

@@ -206,11 +206,7 @@ def cast(x: Variable, dtype: Any) -> Variable:
 
 
 def fill_constant(
-    shape: Any,
-    dtype: Any,
-    value: Any,
-    force_cpu: bool = False,
-    out: Variable | None = None,
+    shape: Any, dtype: Any, value: Any, force_cpu: bool = False, out: Variable | None = None
 ) -> Variable:
     """A tensor of one value; sizes and the value may be Variables."""
     helper = LayerHelper("fill_constant")

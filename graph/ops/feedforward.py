@@ -50,10 +50,7 @@ class FusedFeedforward(Operands):
     ln1_variance: Output | None
 
 
-class FusedFeedforwardGrad(
-    FusedFeedforward,
-    reads="* ln1_mean ln1_variance",
-):
+class FusedFeedforwardGrad(FusedFeedforward, reads="* ln1_mean ln1_variance"):
     d_out: Input
     d_x: Output | None
     d_linear1_weight: Output | None

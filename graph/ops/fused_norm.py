@@ -81,12 +81,7 @@ define(
         sample({"X": normal(4, 2, 2, 3), **_PARAMETERS}, data_layout="NHWC"),
         sample({"X": normal(4, 3, 2, 2), **_PARAMETERS}, use_global_stats=True),
     ),
-    slope=Op(
-        f"{ACT}_grad",
-        FusedBatchNormActGrad,
-        formula=_slopes,
-        in_place={"X@GRAD": "Y@GRAD"},
-    ),
+    slope=Op(f"{ACT}_grad", FusedBatchNormActGrad, formula=_slopes, in_place={"X@GRAD": "Y@GRAD"}),
 )
 
 
@@ -174,10 +169,5 @@ define(
     needs=statistics_need,
     samples=(sample({**_IMAGES, **_EIGHT}),),
     refuses=(sample({**_IMAGES, **_EIGHT}, act_type="tanh"),),
-    slope=Op(
-        f"{MASKED}_grad",
-        MaskedBnAddActivationGrad,
-        _GRADIENTS,
-        formula=_slopes,
-    ),
+    slope=Op(f"{MASKED}_grad", MaskedBnAddActivationGrad, _GRADIENTS, formula=_slopes),
 )

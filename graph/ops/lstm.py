@@ -106,10 +106,7 @@ class Lstmp(LstmOperands):
     batch_hidden: Output
 
 
-class LstmpGrad(
-    Lstmp,
-    reads="* projection cell batch_gate batch_cell_pre_act batch_hidden",
-):
+class LstmpGrad(Lstmp, reads="* projection cell batch_gate batch_cell_pre_act batch_hidden"):
     d_projection: Input | None
     d_cell: Input | None
     d_input: Output | None

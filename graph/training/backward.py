@@ -13,14 +13,7 @@ from ...strategies.errors import InvalidType, InvalidValue, Unsupported
 from ...strategies.types import VarType
 from ..program.block import Block, ProgramBlocks
 from ..program.operator import Operator
-from ..program.role import (
-    DEVICE,
-    GRAD_SUFFIX,
-    ROLE,
-    ROLE_VAR,
-    OpRole,
-    grad_name,
-)
+from ..program.role import DEVICE, GRAD_SUFFIX, ROLE, ROLE_VAR, OpRole, grad_name
 from ..program.variable import Parameter, Variable
 from .gradient_ops import GradientNames, backward_ops, path_to, with_recomputation
 from .gradient_sums import GradOp, accumulate

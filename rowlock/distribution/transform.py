@@ -180,11 +180,7 @@ class SigmoidTransform(_Formulas):
 class TanhTransform(_Formulas):
     """tanh(x)."""
 
-    _formulas = (
-        unary.tanh,
-        unary.atanh,
-        lambda x: (math.log(2.0) - x - softplus(x * -2.0)) * 2.0,
-    )
+    _formulas = (unary.tanh, unary.atanh, lambda x: (math.log(2.0) - x - softplus(x * -2.0)) * 2.0)
 
 
 class SoftmaxTransform(Transform):

@@ -83,10 +83,7 @@ class KaimingUniform(base.MSRAInitializer):
     """Uniform with variance gain^2 / fan_in: see :func:`calculate_gain`."""
 
     def __init__(
-        self,
-        fan_in: float | None = None,
-        negative_slope: float = 0.0,
-        nonlinearity: str = "relu",
+        self, fan_in: float | None = None, negative_slope: float = 0.0, nonlinearity: str = "relu"
     ) -> None:
         super().__init__(True, fan_in, gain=calculate_gain(nonlinearity, negative_slope))
 
@@ -95,10 +92,7 @@ class KaimingNormal(base.MSRAInitializer):
     """Normal with variance gain^2 / fan_in: see :func:`calculate_gain`."""
 
     def __init__(
-        self,
-        fan_in: float | None = None,
-        negative_slope: float = 0.0,
-        nonlinearity: str = "relu",
+        self, fan_in: float | None = None, negative_slope: float = 0.0, nonlinearity: str = "relu"
     ) -> None:
         super().__init__(False, fan_in, gain=calculate_gain(nonlinearity, negative_slope))
 

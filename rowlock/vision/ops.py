@@ -65,8 +65,7 @@ prior_box = reordered(
     "min_max_aspect_ratios_order name",
 )
 box_coder = reordered(
-    regions.box_coder,
-    "prior_box prior_box_var target_box code_type box_normalized axis name",
+    regions.box_coder, "prior_box prior_box_var target_box code_type box_normalized axis name"
 )
 
 

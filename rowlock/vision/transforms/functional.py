@@ -67,10 +67,7 @@ def resize(img: Any, size: int | Sequence[int], interpolation: str = "bilinear")
 
 
 def pad(
-    img: Any,
-    padding: int | Sequence[int],
-    fill: Any = 0,
-    padding_mode: str = "constant",
+    img: Any, padding: int | Sequence[int], fill: Any = 0, padding_mode: str = "constant"
 ) -> Any:
     """Pad all sides by one number, by (left and right, top and bottom) or by (left, top, right, bottom).
 
