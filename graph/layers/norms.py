@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidType, InvalidValue, require_type
 from ...strategies.types import LOW, VarType
 from ..program.variable import Variable
 from .arguments import Floats, known_sizes
@@ -131,8 +131,7 @@ def spectral_norm(
 
     The vectors that the iterations start from are drawn once and stay.
     """
-    if not isinstance(eps, float):
-        raise InvalidType(f"spectral_norm: eps must be a float, got {eps!r}.")
+    require_type(eps, float, "spectral_norm: eps must be a float")
     height = known_channels(weight, dim, "spectral_norm")
     helper = LayerHelper("spectral_norm", name)
     width = math.prod(weight.shape or ()) // max(height, 1)
