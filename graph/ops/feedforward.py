@@ -91,5 +91,10 @@ define(
             dropout2={**NO_DROPOUT, "is_test": True, "dropout_prob": 0.2},
         ),
     ),
-    slope=Op("fused_feedforward_grad", FusedFeedforwardGrad, by_place=draws_by_row),
+    slope=Op(
+        "fused_feedforward_grad",
+        FusedFeedforwardGrad,
+        by_place=draws_by_row,
+        shapes_of=("Linear2Bias", "Residual"),
+    ),
 )

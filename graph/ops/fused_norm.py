@@ -126,6 +126,7 @@ define(
         FusedBnAddActivationGrad,
         _GRADIENTS,
         formula=_slopes,
+        shapes_of=("Z",),
         # Of the gradients, the first that is wanted; kernels read Y before they write that of X.
         in_place={"Z@GRAD": "Y@GRAD", "X@GRAD": "Y@GRAD"},
         in_place_else={"X@GRAD": "Y"},
@@ -169,5 +170,11 @@ define(
     needs=statistics_need,
     samples=(sample({**_IMAGES, **_EIGHT}),),
     refuses=(sample({**_IMAGES, **_EIGHT}, act_type="tanh"),),
-    slope=Op(f"{MASKED}_grad", MaskedBnAddActivationGrad, _GRADIENTS, formula=_slopes),
+    slope=Op(
+        f"{MASKED}_grad",
+        MaskedBnAddActivationGrad,
+        _GRADIENTS,
+        formula=_slopes,
+        shapes_of=("Z",),
+    ),
 )

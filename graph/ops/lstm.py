@@ -88,7 +88,7 @@ define(
     refuses=(
         sample({**_X, "Bias": normal(1, 14), "Input@LOD": [offsets(1, 2), offsets(2, 0, 3)]}),
     ),
-    slope=Op("lstm_grad", LstmGrad),
+    slope=Op("lstm_grad", LstmGrad, shapes_of=("Input",)),
 )
 
 
