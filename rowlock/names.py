@@ -100,7 +100,7 @@ def publish_imports(module: str, *submodules: ModuleType) -> None:
     an offer, too. Of modules in its namespace it offers those that are given.
     """
 
-    def offered(name: str, value: Any) -> bool:
+    def offered(value: Any) -> bool:
         if isinstance(value, ModuleType):
             return value in submodules
         return value is not publish_imports
@@ -114,17 +114,16 @@ def publish_definitions(module: str, also: str = "", *, withhold: tuple[Any, ...
     ``also`` are names of what else it offers: values, and what it imports by ``from x import y as y``.
     """
 
-    def offered(name: str, value: Any) -> bool:
-        own = getattr(value, "__module__", None) == module and value not in withhold
-        return own or name in also.split()
+    def offered(value: Any) -> bool:
+        return getattr(value, "__module__", None) == module and value not in withhold
 
-    _publish(module, offered)
+    _publish(module, offered, also)
 
 
-def _publish(module: str, offered: Callable[[str, Any], bool]) -> None:
-    items = vars(sys.modules[module]).items()
-    public = [name for name, v in items if not name.startswith("_") and offered(name, v)]
-    vars(sys.modules[module])["__all__"] = public
+def _publish(module: str, offered: Callable[[Any], bool], also: str = "") -> None:
+    namespace = vars(sys.modules[module])
+    public = [name for name in namespace if not name.startswith("_") and offered(namespace[name])]
+    namespace["__all__"] = [*public, *also.split()]
     publish_listed(module)
 
 
