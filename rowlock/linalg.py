@@ -12,20 +12,23 @@ import numpy as np
 from .functions import math as functions
 from .functions.creation import eye, ones_like, tril, triu, zeros_like
 from .functions.manipulation import transpose
-from .functions.math import cholesky, cross, matmul, norm
-from .functions.math import inverse as inv
+from .functions.math import cholesky as cholesky
+from .functions.math import cross as cross
+from .functions.math import matmul as matmul
+from .functions.math import norm as norm
 from .functions.search import where
 from .graph.layers import shape as layers
 from .graph.layers import unary
 from .graph.layers.arguments import Floats, axis_of, check_float
 from .graph.layers.helper import LayerHelper
-from .graph.layers.matrices import diagonal
+from .graph.layers.matrices import diagonal as diagonal
 from .graph.program.variable import Variable
-from .names import publish_listed
+from .names import publish_definitions
 from .strategies.errors import InvalidValue, Unsupported
 from .strategies.types import to_numpy
 
 Axis = int | Sequence[int] | None
+inv = functions.inverse
 _EXTREMES = (layers.reduce_max, layers.reduce_min)
 
 
@@ -320,35 +323,4 @@ def corrcoef(x: Variable, rowvar: bool = True, name: str | None = None) -> Varia
     return both / layers.unsqueeze(deviation, [1]) / deviation
 
 
-__all__ = [
-    "cholesky",
-    "cholesky_inverse",
-    "cholesky_solve",
-    "cond",
-    "corrcoef",
-    "cov",
-    "cross",
-    "det",
-    "diagonal",
-    "eigh",
-    "eigvalsh",
-    "inv",
-    "matmul",
-    "matrix_norm",
-    "matrix_power",
-    "matrix_rank",
-    "matrix_transpose",
-    "multi_dot",
-    "norm",
-    "pinv",
-    "qr",
-    "slogdet",
-    "solve",
-    "svd",
-    "svdvals",
-    "triangular_solve",
-    "vecdot",
-    "vector_norm",
-]
-
-publish_listed(__name__)
+publish_definitions(__name__, "cholesky cross diagonal inv matmul norm")

@@ -108,15 +108,22 @@ def publish_imports(module: str, *submodules: ModuleType) -> None:
     _publish(module, offered)
 
 
-def publish_definitions(module: str, *, withhold: tuple[Any, ...] = ()) -> None:
-    """Offer the functions and classes that a module defines, without ``withhold``: helpers of neighbours."""
-    _publish(module, lambda v: getattr(v, "__module__", None) == module and v not in withhold)
+def publish_definitions(module: str, also: str = "", *, withhold: tuple[Any, ...] = ()) -> None:
+    """Offer the functions and classes that a module defines, without ``withhold``: helpers of neighbours.
+
+    ``also`` are names of what else it offers: values, and what it imports by ``from x import y as y``.
+    """
+
+    def offered(value: Any) -> bool:
+        return getattr(value, "__module__", None) == module and value not in withhold
+
+    _publish(module, offered, also)
 
 
-def _publish(module: str, offered: Callable[[Any], bool]) -> None:
+def _publish(module: str, offered: Callable[[Any], bool], also: str = "") -> None:
     namespace = vars(sys.modules[module])
     public = [name for name in namespace if not name.startswith("_") and offered(namespace[name])]
-    namespace["__all__"] = public
+    namespace["__all__"] = [*public, *also.split()]
     publish_listed(module)
 
 

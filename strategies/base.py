@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
-from .errors import EnforceNotMet, StrategyError, UnknownField, nearest
+from .errors import EnforceNotMet, StrategyError, UnknownField, nearest, require_type
 
 
 def effect(default: Any = ..., **settings: Any) -> Any:
@@ -171,8 +171,7 @@ class Strategy(BaseModel):
 
     @classmethod
     def _from_plain(cls, fields: Any) -> Self:
-        if not isinstance(fields, dict):
-            raise StrategyError(f"{cls.__name__}: expected fields by name, got {fields!r}.")
+        require_type(fields, dict, f"{cls.__name__}: expected fields by name", StrategyError)
         values = {}
         for name, value in fields.items():
             cls._check_name(name)

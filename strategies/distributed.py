@@ -9,7 +9,7 @@ from pydantic import Field
 
 from .base import Strategy, effect, hint, semantic, unbuilt
 from .build import BuildStrategy, Flag
-from .errors import InvalidType, Unsupported
+from .errors import Unsupported, require_type
 from .execution import ExecutionStrategy
 
 
@@ -37,10 +37,7 @@ class Configs(Strategy):
         """
         if isinstance(settings, type(self)):
             return settings.model_copy()
-        if not isinstance(settings, Mapping):
-            raise InvalidType(
-                f"{type(self).__name__}: expected a dict of settings, got {settings!r}."
-            )
+        require_type(settings, Mapping, f"{type(self).__name__}: expected a dict of settings")
         copy = self.model_copy()
         for name, value in settings.items():
             setattr(copy, name, list(value) if isinstance(value, (tuple, set)) else value)

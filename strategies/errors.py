@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from types import UnionType
+from typing import Any, get_args
 
 
 class RowlockError(Exception):
@@ -170,3 +172,15 @@ def nearest(name: str, names: Iterable[str]) -> str:
         close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
         matches = [folded[match] for match in close]
     return f" Did you mean {matches[0]!r}?" if matches else ""
+
+
+def require_type(
+    value: Any, kinds: type[Any] | UnionType, rule: str, error: type[EnforceNotMet] = InvalidType
+) -> None:
+    """Raise an error unless ``value`` is an instance of ``kinds``; True and False are no numbers.
+
+    ``rule`` says what must be of which type (``fc: size must be an int``); the error tells what is there.
+    """
+    listed = get_args(kinds) or (kinds,)
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in listed):
+        raise error(f"{rule}, got {value!r} ({type(value).__name__}).")

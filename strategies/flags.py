@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import InvalidType, InvalidValue, nearest
+from .errors import InvalidType, InvalidValue, nearest, require_type
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,7 @@ def set_flags(flags: Mapping[str, Any]) -> None:
         InvalidType: not a dict.
         InvalidValue: there is no such flag, or it does not take this value.
     """
-    if not isinstance(flags, dict):
-        raise InvalidType(f"set_flags takes a dict of values by name, got {flags!r}.")
+    require_type(flags, dict, "set_flags takes a dict of values by name")
     values = {name: _read(name, value) for name, value in flags.items()}
     _values.update(values)
 

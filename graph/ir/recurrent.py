@@ -286,11 +286,7 @@ class Recurrence(DataLoops):
         part = array.spec
         spec = Spec((like.spec.shape[0], *part.shape), part.dtype)
         sequence = self.current[name] = replace(written, spec=spec)
-        options = {
-            "reverse": reverse,
-            "part": list(part.shape),
-            "dtype": to_numpy(part.dtype).name,
-        }
+        options = {"reverse": reverse, "part": list(part.shape), "dtype": to_numpy(part.dtype).name}
         return self._call(op, "stack", [array, like], [sequence], options, bare=True)
 
     def _wanted(self, op: Operator, slot: str) -> dict[str, tuple[str, Value]]:

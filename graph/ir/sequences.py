@@ -66,13 +66,7 @@ class Sequences:
         return {slot: levels for slot, levels in read.items() if levels}
 
     def write(
-        self,
-        op: Op,
-        inputs: Slots,
-        outputs: Slots,
-        attrs: Mapping[str, Any],
-        role: int,
-        where: str,
+        self, op: Op, inputs: Slots, outputs: Slots, attrs: Mapping[str, Any], role: int, where: str
     ) -> tuple[list[Node], dict[str, Value]]:
         """Note the levels of an op's results; return the nodes that compute some, and all levels by name."""
         lods = _GraphLods(self, op, inputs, outputs, attrs, role, where)

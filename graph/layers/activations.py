@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidType, InvalidValue, require_type
 from ..program.variable import Variable
 from .arguments import Floats, known_sizes
 from .helper import LayerHelper, layer
@@ -116,8 +116,7 @@ def prelu(x: Floats, mode: str, param_attr: Any = None, name: str | None = None)
         InvalidType: ``mode`` is no string, or ``param_attr`` False.
         InvalidValue: ``mode`` is another, or x has too few dimensions or unknown sizes.
     """
-    if not isinstance(mode, str):
-        raise InvalidType(f"prelu: mode must be a string, got {mode!r}.")
+    require_type(mode, str, "prelu: mode must be a string")
     if mode not in ("all", "channel", "element"):
         raise InvalidValue(f"prelu: mode is 'all', 'channel' or 'element', got {mode!r}.")
     sizes = list(x.shape or ())

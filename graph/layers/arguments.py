@@ -22,7 +22,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from ...strategies.errors import InvalidType, InvalidValue, NotANumber
+from ...strategies.errors import InvalidType, InvalidValue, NotANumber, require_type
 from ...strategies.types import FLOATS, INTEGERS, VarType
 from ..program.variable import Variable
 
@@ -35,10 +35,7 @@ Int64: TypeAlias = Variable
 
 def check_variable(x: Any, argument: str, layer: str) -> None:
     """Raise InvalidType unless ``x`` is a Variable."""
-    if not isinstance(x, Variable):
-        raise InvalidType(
-            f"{layer}: {argument} must be a Variable, got {reprlib.repr(x)} ({type(x).__name__})."
-        )
+    require_type(x, Variable, f"{layer}: {argument} must be a Variable")
 
 
 def _holding(dtypes: Collection[VarType], text: str) -> Callable[[Any, str, str], None]:

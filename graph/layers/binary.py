@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidValue, require_type
 from ..ops.fused_activation import FUSED
 from ..program.variable import Variable
 from .arguments import of_family
@@ -70,8 +70,7 @@ def less_than(
     x: Variable, y: Variable, force_cpu: bool | None = None, cond: Variable | None = None
 ) -> Variable:
     """``less_than``, element by element; ``cond`` is the boolean variable to write."""
-    if force_cpu is not None and not isinstance(force_cpu, bool):
-        raise InvalidType(f"less_than: force_cpu must be a bool, got {force_cpu!r}.")
+    require_type(force_cpu, bool | None, "less_than: force_cpu must be a bool")
     return constant_layer("less_than", x=x, y=y, out=cond, force_cpu=force_cpu)
 
 

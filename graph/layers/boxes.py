@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidValue, require_type
 from ..program.variable import Variable
 from .arguments import integers, number
 from .helper import layer, layers
@@ -132,8 +132,7 @@ def density_prior_box(
     layer = "density_prior_box"
     lists = {"densities": densities, "fixed_sizes": fixed_sizes, "fixed_ratios": fixed_ratios}
     for argument, value in lists.items():
-        if not isinstance(value, (list, tuple)):
-            raise InvalidType(f"{layer}: {argument} must be a list or a tuple, got {value!r}.")
+        require_type(value, list | tuple, f"{layer}: {argument} must be a list or a tuple")
     if len(densities) != len(fixed_sizes):
         raise InvalidValue(f"{layer}: densities and fixed_sizes must have one length.")
     attrs = {

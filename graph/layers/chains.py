@@ -32,10 +32,7 @@ def linear_chain_crf(
 
 
 def crf_decoding(
-    input: Floats,
-    param_attr: Any,
-    label: Variable | None = None,
-    length: Variable | None = None,
+    input: Floats, param_attr: Any, label: Variable | None = None, length: Variable | None = None
 ) -> Variable:
     """Return the best tags of each sequence, int64; with ``label`` 1 where they are the same, else 0.
 

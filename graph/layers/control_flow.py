@@ -8,7 +8,7 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue, UnknownField
+from ...strategies.errors import InvalidType, InvalidValue, UnknownField, require_type
 from ...strategies.types import VarType
 from ..program.block import Block
 from ..program.program import Program, default_main_program
@@ -181,8 +181,7 @@ def cond(
         UnknownField: a branch returns what is no Variable.
     """
     check_condition(pred, "pred", "cond")
-    if name is not None and not isinstance(name, str):
-        raise InvalidType(f"cond: name must be a str, got {name!r}.")
+    require_type(name, str | None, "cond: name must be a str")
     for function, argument in ((true_fn, "true_fn"), (false_fn, "false_fn")):
         if function is not None:
             _check_callable(function, argument, "cond")

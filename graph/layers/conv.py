@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...strategies.errors import InvalidArgument, InvalidValue
+from ...strategies.errors import InvalidArgument, InvalidValue, require_type
 from ..ops.conv import LAST
 from ..program.variable import Variable
 from .arguments import check_variable, known_sizes, of_family
@@ -101,8 +101,7 @@ def known_channels(
 def _check(layer: str, param_attr: Any, use_cudnn: Any) -> None:
     if param_attr is False:
         raise InvalidArgument(f"{layer}: param_attr cannot be False: a convolution needs filters.")
-    if not isinstance(use_cudnn, bool):
-        raise InvalidValue(f"{layer}: use_cudnn must be True or False, got {use_cudnn!r}.")
+    require_type(use_cudnn, bool, f"{layer}: use_cudnn must be True or False", InvalidValue)
 
 
 def _finished(

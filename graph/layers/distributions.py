@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.errors import InvalidType
+from ...strategies.errors import InvalidType, require_type
 from ..program.variable import Variable
 from . import shape as shapes
 from . import unary
@@ -46,8 +46,7 @@ class _Distribution:
     def _drawn_shape(self, shape: Any, seed: Any) -> list[Any]:
         """Return ``shape`` followed by the parameters' sizes, some of which only a step may tell."""
         name = type(self).__name__
-        if isinstance(seed, bool) or not isinstance(seed, int):
-            raise InvalidType(f"{name}.sample: seed must be an int, got {seed!r}.")
+        require_type(seed, int, f"{name}.sample: seed must be an int")
         sizes = sizes_of(shape, f"{name}.sample")
         both = self._first + self._second
         batch: list[Any] = list(both.shape or ())
@@ -148,10 +147,7 @@ class Categorical:
 
     def kl_divergence(self, other: Categorical) -> Variable:
         """Return the Kullback-Leibler divergence from ``other``, with a last dimension of one element."""
-        if not isinstance(other, Categorical):
-            raise InvalidType(
-                f"Categorical.kl_divergence takes another Categorical, got {other!r}."
-            )
+        require_type(other, Categorical, "Categorical.kl_divergence takes another Categorical")
         shifted, total, chance = self._normalised()
         other_shifted, other_total, _ = other._normalised()
         logs = shifted - unary.log(total) - (other_shifted - unary.log(other_total))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidType, InvalidValue, require_type
 from ...strategies.types import FLOATS, VarType, to_var_type
 from ..program.variable import Variable
 from .arguments import Floats
@@ -89,8 +89,7 @@ def _seed(seed: Any, op: str) -> tuple[Variable, dict[str, int]]:
     """
     if isinstance(seed, Variable):
         return seed, {}
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
-        raise InvalidValue(f"{op}: seed must be an int or a Variable, got {seed!r}.")
+    require_type(seed, int | np.integer, f"{op}: seed must be an int or a Variable", InvalidValue)
     return fill_constant([1], "int64", int(seed)), {"startup_seed": int(seed)}
 
 

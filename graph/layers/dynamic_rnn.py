@@ -179,12 +179,7 @@ class DynamicRNN:
         if self._zero is None:
             name = unique_name.generate("zero_idx")
             self._zero = parent.create_var(name=name, dtype="int64")
-            attrs = {
-                "shape": [1],
-                "dtype": int(VarType.INT64),
-                "value": 0.0,
-                "force_cpu": True,
-            }
+            attrs = {"shape": [1], "dtype": int(VarType.INT64), "value": 0.0, "force_cpu": True}
             parent.append_op("fill_constant", {}, {"Out": self._zero}, attrs)
         if self._table is None:
             raise InvalidValue(
@@ -213,11 +208,7 @@ class DynamicRNN:
         array = self._input_arrays[0]
         first = parent.create_var(name=unique_name.generate("in0"), dtype=array.dtype)
         parent.append_op("read_from_array", {"X": array, "I": self._zero}, {"Out": first})
-        attrs = {
-            "shape": [-1, *shape],
-            "value": float(value),
-            "dtype": int(to_var_type(dtype)),
-        }
+        attrs = {"shape": [-1, *shape], "value": float(value), "dtype": int(to_var_type(dtype))}
         parent.append_op("fill_constant_batch_size_like", {"Input": first}, {"Out": start}, attrs)
         return start
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue, nearest
+from ...strategies.errors import InvalidType, InvalidValue, nearest, require_type
 from ...strategies.types import FLOATS, to_var_type
 from ..ops.operands import Declared, Slot
 from ..ops.registry import OPS, declaration
@@ -23,10 +23,7 @@ class LayerHelper:
     """Serves one call of a layer; ``name`` is the user's, or ``layer_type`` with a number."""
 
     def __init__(self, layer_type: str, name: str | None = None) -> None:
-        if name is not None and not isinstance(name, str):
-            raise InvalidType(
-                f"{layer_type}: name must be a str, got {name!r} ({type(name).__name__})."
-            )
+        require_type(name, str | None, f"{layer_type}: name must be a str")
         self.layer_type = layer_type
         self.name = name or unique_name.generate(layer_type)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidType, InvalidValue, require_type
 from ..program import unique_name
 from ..program.block import Block
 from ..program.variable import Variable
@@ -34,8 +34,7 @@ class IfElse:
     """
 
     def __init__(self, cond: Variable, name: str | None = None) -> None:
-        if name is not None and not isinstance(name, str):
-            raise InvalidType(f"IfElse: name must be a str, got {name!r}.")
+        require_type(name, str | None, "IfElse: name must be a str")
         self.helper = LayerHelper("ifelse", name)
         self.cond = cond
         self._blocks = {side: ConditionalBlock([cond]) for side in (True, False)}

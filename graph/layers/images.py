@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
+from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, require_type
 from ...strategies.types import INTEGERS
 from ..program.variable import Variable
 from .arguments import check_variable, integer, integers, of_family
@@ -76,8 +76,7 @@ def resized(
         raise InvalidValue(
             f"{kind} takes images of {rank} dimensions, and {input.name!r} has {len(input.shape)}."
         )
-    if not isinstance(align_corners, bool):
-        raise InvalidType(f"{kind}: align_corners must be a bool, got {align_corners!r}.")
+    require_type(align_corners, bool, f"{kind}: align_corners must be a bool")
     if align_mode not in (0, 1):
         raise InvalidValue(f"{kind}: align_mode must be 0 or 1, got {align_mode!r}.")
     formats = {4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}[rank]
@@ -105,8 +104,7 @@ def resized(
 
 
 def _factor(layer: str, scale: Any) -> float:
-    if isinstance(scale, bool) or not isinstance(scale, (int, float)):
-        raise InvalidType(f"{layer}: scale must be a number or a Variable, got {scale!r}.")
+    require_type(scale, int | float, f"{layer}: scale must be a number or a Variable")
     if scale <= 0:
         raise InvalidValue(f"{layer}: scale must be above 0, got {scale}.")
     return float(scale)
@@ -119,10 +117,7 @@ def _new_sizes(
     if isinstance(sizes, Variable):
         inputs["OutSize"] = sizes
         return
-    if not isinstance(sizes, (list, tuple)):
-        raise InvalidType(
-            f"{layer}: out_shape must be a list, a tuple or a Variable, got {sizes!r}."
-        )
+    require_type(sizes, list | tuple, f"{layer}: out_shape must be a list, a tuple or a Variable")
     if len(sizes) != count:
         raise InvalidValue(f"{layer}: out_shape must have {count} sizes, got {list(sizes)}.")
     names = _SIZES[-count:]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidValue, require_type
 from ...strategies.types import VarType
 from ..program.block import Block
 from ..program.operator import Operator
@@ -33,10 +33,11 @@ def set_global_initializer(weight_init: Any, bias_init: Any = None) -> None:
         InvalidType: it is no initializer.
     """
     for argument, value in (("weight_init", weight_init), ("bias_init", bias_init)):
-        if value is not None and not isinstance(value, Initializer):
-            raise InvalidType(
-                f"set_global_initializer: {argument} must be an initializer or None, got {value!r}."
-            )
+        require_type(
+            value,
+            Initializer | None,
+            f"set_global_initializer: {argument} must be an initializer or None",
+        )
     CHOSEN.update({False: weight_init, True: bias_init})
 
 
@@ -200,10 +201,7 @@ class NumpyArrayInitializer(Initializer):
     """The elements of an array of the variable's shape."""
 
     def __init__(self, value: np.ndarray) -> None:
-        if not isinstance(value, np.ndarray):
-            raise InvalidType(
-                f"NumpyArrayInitializer takes a numpy array, got {type(value).__name__}."
-            )
+        require_type(value, np.ndarray, "NumpyArrayInitializer takes a numpy array")
         self.value = value
 
     _SLOTS = {  # noqa: RUF012 - read only

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from ...strategies.errors import InvalidType
+from ...strategies.errors import InvalidType, require_type
 from ...strategies.types import VarType
 from ..program import unique_name
 from ..program.program import default_main_program, is_outermost
@@ -49,10 +49,8 @@ def checked_data(
 
 
 def _sizes(name: Any, shape: Any) -> list[int]:
-    if not isinstance(name, str):
-        raise InvalidType(f"data: name must be a str, got {name!r}.")
-    if not isinstance(shape, (list, tuple)):
-        raise InvalidType(f"data {name!r}: shape must be a list or tuple, got {shape!r}.")
+    require_type(name, str, "data: name must be a str")
+    require_type(shape, list | tuple, f"data {name!r}: shape must be a list or tuple")
     return [
         -1 if size is None else integer(size, "a size of shape", f"data {name!r}") for size in shape
     ]

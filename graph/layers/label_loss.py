@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidType, InvalidValue, require_type
 from ..program.variable import Variable
 from .arguments import Floats, Integers, check_float, known_sizes, number
 from .helper import LayerHelper, layer, layers
@@ -21,8 +21,7 @@ def kldiv_loss(
     Raises:
         InvalidType: an operand holds no floats, or ``reduction`` is no string.
     """
-    if not isinstance(reduction, str):
-        raise InvalidType(f"kldiv_loss: reduction must be a string, got {reduction!r}.")
+    require_type(reduction, str, "kldiv_loss: reduction must be a string")
     inputs, attrs = {"X": x, "Target": target}, {"reduction": reduction}
     return layer("kldiv_loss", name, **inputs, **attrs)
 

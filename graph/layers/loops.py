@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidType, InvalidValue, require_type
 from ...strategies.types import VarType
 from ..program.block import Block
 from ..program.variable import Variable
@@ -101,13 +101,11 @@ def while_loop(
     for function, argument in ((cond, "cond"), (body, "body")):
         if not callable(function):
             raise InvalidType(f"while_loop: {argument} should be callable, got {function!r}.")
-    if not isinstance(loop_vars, (list, tuple)):
-        raise InvalidType(f"while_loop: loop_vars should be a list or tuple, got {loop_vars!r}.")
+    require_type(loop_vars, list | tuple, "while_loop: loop_vars should be a list or tuple")
     if not loop_vars:
         raise InvalidValue("while_loop: loop_vars should not be empty.")
     for each in flatten(loop_vars):
-        if not isinstance(each, Variable):
-            raise InvalidType(f"while_loop: loop_vars should hold Variables, got {each!r}.")
+        require_type(each, Variable, "while_loop: loop_vars should hold Variables")
     LayerHelper("while_loop", name)
     going = cond(*loop_vars)
     check_condition(going, "what cond returns", "while_loop")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidValue, require_type
 from ..program.variable import Variable
 from .arguments import Floats, integers
 from .helper import layer
@@ -16,16 +16,12 @@ def similarity_focus(input: Floats, axis: int, indexes: Any, name: str | None = 
     Of each matrix at one of ``indexes`` along ``axis`` (1, 2 or 3) the largest is marked, then the largest in
     the rows and columns that are left. He and Lin, "Pairwise word interaction modeling", NAACL 2016, section 6.
     """
-    if not isinstance(indexes, list):
-        raise InvalidType(f"similarity_focus: indexes must be a list, got {indexes!r}.")
+    require_type(indexes, list, "similarity_focus: indexes must be a list")
     if axis not in (1, 2, 3) or not indexes:
         raise InvalidValue(
             f"similarity_focus: axis must be 1, 2 or 3 and indexes not empty, got {axis} and {indexes}."
         )
-    attrs = {
-        "axis": axis,
-        "indexes": integers(indexes, "indexes", "similarity_focus"),
-    }
+    attrs = {"axis": axis, "indexes": integers(indexes, "indexes", "similarity_focus")}
     return layer("similarity_focus", name, x=input, **attrs)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidValue, require_type
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
 from .arguments import check_variable, integer
@@ -25,8 +25,7 @@ def eye(
     for argument, size in zip(("num_rows", "num_columns"), sizes, strict=True):
         if size < 1:
             raise InvalidValue(f"eye: {argument} must be above 0, got {size}.")
-    if not isinstance(batch_shape, (list, tuple, type(None))):
-        raise InvalidType(f"eye: batch_shape must be a list, got {batch_shape!r}.")
+    require_type(batch_shape, list | tuple | None, "eye: batch_shape must be a list")
     attrs = {"num_rows": sizes[0], "num_columns": sizes[1], "dtype": int(to_var_type(dtype))}
     out = constant_layer("eye", **attrs)
     for size in reversed(batch_shape or ()):
@@ -87,8 +86,7 @@ def _number(value: Any, kind: VarType, argument: str, op: str) -> Variable:
     """Return a number as a Variable of one element and this type."""
     if isinstance(value, Variable):
         return value if value.dtype == kind else cast(value, kind)
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        raise InvalidType(f"{op}: {argument} must be a number or a Variable, got {value!r}.")
+    require_type(value, int | float | np.number, f"{op}: {argument} must be a number or a Variable")
     return fill_constant([1], kind, value.item() if isinstance(value, np.number) else value)
 
 

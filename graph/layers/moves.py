@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidValue, require_type
 from ..program.variable import Variable
 from .arguments import Floats, integers, variables_of
 from .helper import LayerHelper, layer
@@ -116,8 +116,7 @@ def temporal_shift(
     x: Floats, seg_num: int, shift_ratio: float = 0.25, name: str | None = None
 ) -> Variable:
     """Some channels one frame later, some one earlier, in segments of ``seg_num`` frames."""
-    if isinstance(shift_ratio, bool) or not isinstance(shift_ratio, float):
-        raise InvalidType(f"temporal_shift: shift_ratio must be a float, got {shift_ratio!r}.")
+    require_type(shift_ratio, float, "temporal_shift: shift_ratio must be a float")
     return layer("temporal_shift", name, x=x, seg_num=seg_num, shift_ratio=shift_ratio)
 
 

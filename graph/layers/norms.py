@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidType, InvalidValue, require_type
 from ...strategies.types import LOW, VarType
 from ..program.variable import Variable
 from .arguments import Floats, known_sizes
@@ -125,18 +125,13 @@ def lrn(
 
 
 def spectral_norm(
-    weight: Floats,
-    dim: int = 0,
-    power_iters: int = 1,
-    eps: float = 1e-12,
-    name: str | None = None,
+    weight: Floats, dim: int = 0, power_iters: int = 1, eps: float = 1e-12, name: str | None = None
 ) -> Variable:
     """weight by its largest singular value, as a matrix whose rows are ``dim``. arXiv 1802.05957.
 
     The vectors that the iterations start from are drawn once and stay.
     """
-    if not isinstance(eps, float):
-        raise InvalidType(f"spectral_norm: eps must be a float, got {eps!r}.")
+    require_type(eps, float, "spectral_norm: eps must be a float")
     height = known_channels(weight, dim, "spectral_norm")
     helper = LayerHelper("spectral_norm", name)
     width = math.prod(weight.shape or ()) // max(height, 1)

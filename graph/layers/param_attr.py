@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
-from ...strategies.errors import InvalidType
+from ...strategies.errors import InvalidType, require_type
 from .initializer import Initializer
 from .regularizer import WeightDecayRegularizer
 
@@ -25,8 +25,7 @@ class ParamAttr:
         do_model_average: bool = True,
         need_clip: bool = True,
     ) -> None:
-        if name is not None and not isinstance(name, str):
-            raise InvalidType(f"ParamAttr: name must be a str, got {name!r}.")
+        require_type(name, str | None, "ParamAttr: name must be a str")
         for argument, value, example in (
             ("initializer", initializer, "initializer.Constant(0.0)"),
             ("regularizer", regularizer, "regularizer.L2Decay(0.01)"),
@@ -140,8 +139,7 @@ class WeightNormParamAttr(ParamAttr):
             do_model_average=do_model_average,
             need_clip=need_clip,
         )
-        if dim is not None and (isinstance(dim, bool) or not isinstance(dim, int)):
-            raise InvalidType(f"WeightNormParamAttr: dim must be an int or None, got {dim!r}.")
+        require_type(dim, int | None, "WeightNormParamAttr: dim must be an int or None")
         self.dim = dim
 
 

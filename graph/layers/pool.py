@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidType, InvalidValue, require_type
 from ..program.variable import Variable
 from .arguments import of_family
 from .conv import image_format, paddings_of, several
@@ -32,8 +32,7 @@ def _pool(
     _check_type(pool_type, op_type)
     if not global_pooling and pool_size == -1:
         raise InvalidValue(f"{op_type}: pool_size is needed unless global_pooling is set.")
-    if not isinstance(use_cudnn, bool):
-        raise InvalidType(f"{op_type}: use_cudnn must be True or False, got {use_cudnn!r}.")
+    require_type(use_cudnn, bool, f"{op_type}: use_cudnn must be True or False")
     paddings, algorithm = paddings_of(pool_padding, last, dims, op_type, "pool_padding")
     if algorithm == "VALID" and ceil_mode:
         raise InvalidValue(f'{op_type}: ceil_mode must be False where pool_padding is "VALID".')
@@ -88,12 +87,10 @@ def _adaptive(
         InvalidValue: ``pool_type`` is unknown, or averages are to have an index.
     """
     kind = f"adaptive_pool{dims}d"
-    if not isinstance(pool_type, str):
-        raise InvalidType(f"{kind}: pool_type must be a str, got {pool_type!r}.")
+    require_type(pool_type, str, f"{kind}: pool_type must be a str")
     if not isinstance(pool_size, (int, list, tuple)):
         raise InvalidType(f"{kind}: pool_size must be an int or a list, got {pool_size!r}.")
-    if not isinstance(require_index, bool):
-        raise InvalidType(f"{kind}: require_index must be a bool, got {require_index!r}.")
+    require_type(require_index, bool, f"{kind}: require_index must be a bool")
     _check_type(pool_type, kind)
     attrs = {"ksize": several(pool_size, dims, "pool_size", kind), "adaptive": True}
     if pool_type == "max":

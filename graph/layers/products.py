@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidValue, require_type
 from ..program.variable import Variable
 from .arguments import Floats, Integers
 from .helper import LayerHelper, layer
@@ -44,8 +44,7 @@ def cross(input: Variable, other: Variable, dim: int | None = None) -> Variable:
 
 def dist(x: Floats, y: Floats, p: float = 2) -> Variable:
     """The p-norm of x - y, as [1]; p may be 0 or infinite."""
-    if isinstance(p, bool) or not isinstance(p, (int, float)):
-        raise InvalidType(f"dist: p must be a number, got {p!r}.")
+    require_type(p, int | float, "dist: p must be a number")
     return layer("dist", x=x, y=y, p=p)
 
 

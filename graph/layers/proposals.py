@@ -260,12 +260,17 @@ def distribute_fpn_proposals(
 
     A region as large as a square of side ``refer_scale`` is read from the map ``refer_level``.
     """
-    op_type = "distribute_fpn_proposals"
-    levels = max_level - min_level + 1
-    attrs = {"min_level": min_level, "max_level": max_level}
-    attrs |= {"refer_level": refer_level, "refer_scale": refer_scale}
+    levels = {"min_level": min_level, "max_level": max_level, "refer_level": refer_level}
+    return regions_by_map(fpn_rois, name, refer_scale=refer_scale, **levels)
+
+
+def regions_by_map(
+    rois: Variable, name: str | None, **levels: Any
+) -> tuple[list[Variable], Variable]:
+    """Append ``distribute_fpn_proposals`` with its attributes ``levels``."""
+    op_type, last = "distribute_fpn_proposals", levels["max_level"]
     helper = LayerHelper(op_type, name)
-    maps = [helper.new(fpn_rois.dtype) for _ in range(levels)]
-    fields = {"fpn_rois": fpn_rois, "multi_fpn_rois": maps, **attrs}
+    maps = [helper.new(rois.dtype) for _ in range(levels["min_level"], last + 1)]
+    fields = {"fpn_rois": rois, "multi_fpn_rois": maps, **levels}
     (index,) = helper.layers(op_type, "RestoreIndex", "RestoreIndex", **fields)
     return maps, index

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidType, InvalidValue, require_type
 from ..ops.python_function import FUNCTIONS, PY_FUNC, PythonFunction, is_open, register, source
 from ..ops.registry import Spec
 from ..program.variable import Variable
@@ -94,11 +94,7 @@ py_func.registered_func_num = registered_func_num  # type: ignore[attr-defined]
 def _variables(value: Any, argument: str) -> list[Variable]:
     items = [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
     for item in items:
-        if not isinstance(item, Variable):
-            raise InvalidType(
-                f"py_func: {argument} must be a Variable or a list of them, got {item!r} "
-                f"({type(item).__name__})."
-            )
+        require_type(item, Variable, f"py_func: {argument} must be a Variable or a list of them")
     return items
 
 

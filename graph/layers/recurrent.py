@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
+from ...strategies.errors import InvalidArgument, InvalidValue, require_type
 from ...strategies.types import VarType
 from ..program import unique_name
 from ..program.block import Block
@@ -40,8 +40,7 @@ class StaticRNN:
     """
 
     def __init__(self, name: str | None = None) -> None:
-        if name is not None and not isinstance(name, str):
-            raise InvalidType(f"StaticRNN: name must be a str, got {name!r}.")
+        require_type(name, str | None, "StaticRNN: name must be a str")
         self.helper = LayerHelper("static_rnn", name)
         self.memories: dict[str, _Memory] = {}
         self.inputs: list[Variable] = []
@@ -86,8 +85,7 @@ class StaticRNN:
         for argument, variable in (("init", init), ("batch_ref", batch_ref)):
             if variable is not None:
                 check_variable(variable, argument, "StaticRNN.memory")
-        if shape is not None and not isinstance(shape, (list, tuple)):
-            raise InvalidType(f"StaticRNN.memory: shape must be a list or tuple, got {shape!r}.")
+        require_type(shape, list | tuple | None, "StaticRNN.memory: shape must be a list or tuple")
         if init is None:
             if shape is None or batch_ref is None:
                 raise InvalidValue(
@@ -225,10 +223,7 @@ class StaticRNN:
                 "initial_states": [m.initial for m in memories],
                 "parameters": parameters,
             },
-            {
-                "outputs": self.outputs,
-                "step_scopes": parent.create_var(type=VarType.STEP_SCOPES),
-            },
+            {"outputs": self.outputs, "step_scopes": parent.create_var(type=VarType.STEP_SCOPES)},
             {
                 "has_states": bool(memories),
                 "ex_states": [m.before.name for m in memories],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidType, InvalidValue, require_type
 from ..program.variable import Variable
 from . import nn
 from .arguments import Floats, check_float, known_sizes
@@ -59,8 +59,7 @@ def rnn(
     Raises:
         InvalidType: an argument of another type.
     """
-    if not isinstance(inputs, (Variable, list, tuple)):
-        raise InvalidType(f"rnn: inputs must be a Variable, list or tuple, got {inputs!r}.")
+    require_type(inputs, Variable | list | tuple, "rnn: inputs must be a Variable, list or tuple")
     for each in flatten(inputs):
         check_float(each, "inputs", "rnn")
     if initial_states is None:
@@ -169,8 +168,7 @@ def gru_unit(
         InvalidType: an operand is no Variable of floats, or ``size`` is no int.
         InvalidValue: there is no such activation.
     """
-    if not isinstance(size, int) or isinstance(size, bool):
-        raise InvalidType(f"gru_unit: size must be an int, got {size!r}.")
+    require_type(size, int, "gru_unit: size must be an int")
     attrs: dict[str, Any] = {"origin_mode": origin_mode}
     for argument, kind in (("activation", activation), ("gate_activation", gate_activation)):
         if kind not in _ACTIVATIONS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue, Unsupported
+from ...strategies.errors import InvalidValue, Unsupported, require_type
 from ...strategies.types import to_var_type
 from ..program.variable import Variable
 from .arguments import Floats, check_variable, integers, known_sizes
@@ -140,11 +140,7 @@ def sequence_conv(
     (width,) = known_sizes("sequence_conv", input, 1, "the width")
     weight = helper.create_parameter(param_attr, [filter_size * width, num_filters], input.dtype)
     start = -(filter_size // 2) if padding_start is None else padding_start
-    attrs = {
-        "contextStride": filter_stride,
-        "contextStart": start,
-        "contextLength": filter_size,
-    }
+    attrs = {"contextStride": filter_stride, "contextStart": start, "contextLength": filter_size}
     out = helper.layer("sequence_conv", x=input, filter=weight, **attrs)
     return helper.activate(helper.add_bias(out, bias_attr), act)
 
@@ -174,8 +170,7 @@ def sequence_slice(
 
 def sequence_concat(input: Sequence[Variable], name: str | None = None) -> Variable:
     """Put sequence i of each operand behind each other."""
-    if not isinstance(input, list):
-        raise InvalidType(f"sequence_concat: input must be a list of Variables, got {input!r}.")
+    require_type(input, list, "sequence_concat: input must be a list of Variables")
     for k, variable in enumerate(input):
         check_variable(variable, f"input[{k}]", "sequence_concat")
     return layer("sequence_concat", name, x=input)

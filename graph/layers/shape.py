@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidType, InvalidValue, require_type
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
 from .arguments import check_variable, integer, variables_of
@@ -206,11 +206,7 @@ def cast(x: Variable, dtype: Any) -> Variable:
 
 
 def fill_constant(
-    shape: Any,
-    dtype: Any,
-    value: Any,
-    force_cpu: bool = False,
-    out: Variable | None = None,
+    shape: Any, dtype: Any, value: Any, force_cpu: bool = False, out: Variable | None = None
 ) -> Variable:
     """A tensor of one value; sizes and the value may be Variables."""
     helper = LayerHelper("fill_constant")
@@ -296,8 +292,7 @@ def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Vari
         output = helper.new(input.dtype) if output is None else output
         helper.layers("assign", "", x=input, out=output)
         return output
-    if not isinstance(input, np.ndarray):
-        raise InvalidType(f"assign takes a Variable or a numpy array, got {type(input).__name__}.")
+    require_type(input, np.ndarray, "assign takes a Variable or a numpy array")
     kind = VarType.FP32 if input.dtype == np.float64 else to_var_type(input.dtype)
     if kind not in _VALUES:
         raise InvalidValue(f"assign: arrays of {input.dtype} are not built.")

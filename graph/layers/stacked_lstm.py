@@ -13,12 +13,7 @@ from . import shape as tensors
 from .binary import mul
 from .helper import LayerHelper
 from .initializer import Initializer
-from .sequence import (
-    sequence_first_step,
-    sequence_last_step,
-    sequence_pad,
-    sequence_unpad,
-)
+from .sequence import sequence_first_step, sequence_last_step, sequence_pad, sequence_unpad
 from .unary import dropout
 
 _GATES = (2, 0, 1, 3)  # of cuDNN's input, forget, cell and output: the order that ``lstm`` has
@@ -68,10 +63,7 @@ def lstm(
         InvalidValue: a size is below 1, or ``input`` is not [steps, batch, in].
         ShapeError: a first state has another shape.
     """
-    size, layers = (
-        hidden_size,
-        num_layers,
-    )
+    size, layers = (hidden_size, num_layers)
     sizes = input.shape or ()
     if size < 1 or layers < 1 or len(sizes) != 3 or sizes[2] < 1:
         raise InvalidValue(
@@ -105,11 +97,7 @@ def lstm(
 
 
 def write_out(
-    x: Variable,
-    init_h: Variable,
-    init_c: Variable,
-    weight: Variable,
-    attrs: Mapping[str, Any],
+    x: Variable, init_h: Variable, init_c: Variable, weight: Variable, attrs: Mapping[str, Any]
 ) -> tuple[Variable, Variable, Variable]:
     """Append the ops that compute what ``cudnn_lstm`` does, by its attributes; return its results."""
     size, layers, probability = (attrs[k] for k in ("hidden_size", "num_layers", "dropout_prob"))

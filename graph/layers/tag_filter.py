@@ -8,11 +8,7 @@ from .helper import layers
 
 
 def filter_by_instag(
-    ins: Variable,
-    ins_tag: Integers,
-    filter_tag: Integers,
-    is_lod: bool,
-    out_val_if_empty: int = 0,
+    ins: Variable, ins_tag: Integers, filter_tag: Integers, is_lod: bool, out_val_if_empty: int = 0
 ) -> list[Variable]:
     """Return the sequences of ``ins`` that have one of the tags, and the weight 1 for each, [sequences, 1].
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidType, InvalidValue, require_type
 from ...strategies.types import VarType, to_var_type
 from ..program.program import default_main_program
 from ..program.variable import Variable
@@ -22,8 +22,7 @@ def sizes_of(shape: Any, layer: str) -> list[int]:
     Raises:
         InvalidType: ``shape`` is no list or tuple of ints.
     """
-    if not isinstance(shape, (list, tuple)):
-        raise InvalidType(f"{layer}: shape must be a list or a tuple, got {shape!r}.")
+    require_type(shape, list | tuple, f"{layer}: shape must be a list or a tuple")
     for size in shape:
         if isinstance(size, bool) or not hasattr(size, "__index__"):
             raise InvalidType(f"{layer}: a size must be an int, got {size!r} in {list(shape)!r}.")

@@ -13,14 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ...strategies.types import VarType
-from ..ir.capabilities import (
-    CHANNELS_LAST,
-    IN_ORDER,
-    ROUNDED,
-    ROUNDED_LAST,
-    Capabilities,
-    Factors,
-)
+from ..ir.capabilities import CHANNELS_LAST, IN_ORDER, ROUNDED, ROUNDED_LAST, Capabilities, Factors
 from ..ir.graph import EVERYWHERE, STATE, TEMP, Graph, Node, Value
 from .layout import TRANSFER
 from .select import products_of
@@ -30,10 +23,7 @@ _RECURRENCES = ("lstm", "lstmp", "attention_lstm", "gru", "gru_unit")
 
 
 def round_factors(
-    graph: Graph,
-    kernels: Mapping[Node, str],
-    capabilities: Capabilities,
-    parts: Mapping[int, int],
+    graph: Graph, kernels: Mapping[Node, str], capabilities: Capabilities, parts: Mapping[int, int]
 ) -> tuple[Graph, dict[Node, str]]:
     """Return the graph in which what several products read is rounded once, and each node's back end.
 

@@ -17,9 +17,7 @@ from .lod import no_sequences
 from .lod_levels import bounds
 from .operands import Array, Input, Offsets, Operands, Output
 from .registry import Inference, define
-from .rules import (
-    one_level,
-)
+from .rules import one_level
 from .samples import normal, offsets, sample, table, uniform
 from .shapes import Sized, counted, in_sequences
 

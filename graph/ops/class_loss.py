@@ -159,7 +159,7 @@ define(
         sample({**_CLUSTERED, "Label": integers(5, high=4)}, cluster_num=4, need_update=False),
     ),
     slope=slope(
-        "x sample_center_diff d_loss",
+        "(x) sample_center_diff d_loss",
         "d_x",
         formula=lambda a: {"d_x": a.sample_center_diff * a.d_loss},
     ),

@@ -103,8 +103,7 @@ def check_factors(op: Inference) -> tuple[tuple[int, ...], tuple[int, ...]]:
     )
     op.require(x.dtype == w.dtype, "Input and Filter must have one dtype")
     op.require(
-        min(*op.attr("strides"), *op.attr("dilations")) > 0,
-        "strides and dilations must be above 0",
+        min(*op.attr("strides"), *op.attr("dilations")) > 0, "strides and dilations must be above 0"
     )
     return shape, w.shape
 

@@ -37,8 +37,7 @@ def _sizes(op: Inference, image: Sequence[int], kernel: Sequence[int]) -> list[i
     sizes, extra = list(op.attr("output_size")), list(op.attr("output_padding"))
     for name, numbers in (("output_size", sizes), ("output_padding", extra)):
         op.require(
-            len(numbers) in (0, len(image)),
-            f"{name} must have {len(image)} numbers, got {numbers}",
+            len(numbers) in (0, len(image)), f"{name} must have {len(image)} numbers, got {numbers}"
         )
     op.require(not (sizes and extra), "output_size and output_padding exclude each other")
     sizes, extra = sizes or [-1] * len(image), extra or [0] * len(image)
@@ -158,10 +157,7 @@ _REFUSES = (
     sample({"Input": normal(2, 3, 2, 2), "Filter": normal(3, 4, 1, 1)}, paddings=[1, 1]),
 )
 
-for _name, _samples in (
-    ("conv2d_transpose", _SAMPLES),
-    ("depthwise_conv2d_transpose", _DEPTHWISE),
-):
+for _name, _samples in (("conv2d_transpose", _SAMPLES), ("depthwise_conv2d_transpose", _DEPTHWISE)):
     define(
         _name,
         ConvTranspose2d,

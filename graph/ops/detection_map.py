@@ -15,10 +15,7 @@ from .levels import computed, define_level
 from .lod_levels import parts
 from .operands import Array, Input, Offsets, Operands, Output, Positive, named
 from .registry import define
-from .rules import (
-    are_classes,
-    check_classes,
-)
+from .rules import are_classes, check_classes
 from .samples import offsets, sample, table
 from .shapes import Sized, counted
 

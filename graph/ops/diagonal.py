@@ -59,12 +59,7 @@ class Diag(Operands):
     out: Output
 
 
-define(
-    "diag",
-    Diag,
-    Sized("Diagonal [N] -> Out [N N]"),
-    samples=(sample({"Diagonal": normal(4)}),),
-)
+define("diag", Diag, Sized("Diagonal [N] -> Out [N N]"), samples=(sample({"Diagonal": normal(4)}),))
 
 
 class DiagEmbedAttributes(Operands):

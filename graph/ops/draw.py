@@ -24,13 +24,7 @@ class Drawn(Operands):
 class Seed(Drawn): ...
 
 
-define(
-    "seed",
-    Seed,
-    Sized("-> Out int32 [1]"),
-    random=True,
-    samples=(sample(seed=7), sample()),
-)
+define("seed", Seed, Sized("-> Out int32 [1]"), random=True, samples=(sample(seed=7), sample()))
 
 
 def randint_shape(op: Inference) -> Mapping[str, Specs]:
@@ -119,10 +113,7 @@ class SamplingId(Drawn):
 define(
     "sampling_id",
     SamplingId,
-    Sized(
-        "X floats [samples classes] -> Out int64 [samples]",
-        "min < max",
-    ),
+    Sized("X floats [samples classes] -> Out int64 [samples]", "min < max"),
     random=True,
     by_place=lambda attrs: True,
     samples=(sample({"X": distribution(5, 4)}, seed=3),),

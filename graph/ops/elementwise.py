@@ -101,6 +101,7 @@ _PASSED_ON = {
     "elementwise_add": {"X@GRAD": "Out@GRAD", "Y@GRAD": "Out@GRAD"},
     "elementwise_sub": {"X@GRAD": "Out@GRAD"},
 }
+_UNREAD = {**dict.fromkeys(_PASSED_ON, ("X", "Y")), "elementwise_div": ("Out",)}  # by gradients
 
 
 def _second_order(name: str) -> Second:
@@ -173,7 +174,7 @@ def _define(
             aligned=beside,
             in_place={"X@GRAD": "Out@GRAD"},
             views=_PASSED_ON.get(name, {}),
-            shapes_of=("X", "Y") if name in _PASSED_ON else (),
+            shapes_of=_UNREAD.get(name, ()),
         )
         grad = Grad.of(register(differentiable(backward, _second_order(name), aligned=beside)))
     settings |= {"scalar": scalar, "aligned": beside, "in_place": {"Out": "X"}}

@@ -50,10 +50,7 @@ class FusedFeedforward(Operands):
     ln1_variance: Output | None
 
 
-class FusedFeedforwardGrad(
-    FusedFeedforward,
-    reads="* ln1_mean ln1_variance",
-):
+class FusedFeedforwardGrad(FusedFeedforward, reads="* ln1_mean ln1_variance"):
     d_out: Input
     d_x: Output | None
     d_linear1_weight: Output | None
@@ -94,5 +91,10 @@ define(
             dropout2={**NO_DROPOUT, "is_test": True, "dropout_prob": 0.2},
         ),
     ),
-    slope=Op("fused_feedforward_grad", FusedFeedforwardGrad, by_place=draws_by_row),
+    slope=Op(
+        "fused_feedforward_grad",
+        FusedFeedforwardGrad,
+        by_place=draws_by_row,
+        shapes_of=("Linear2Bias", "Residual"),
+    ),
 )

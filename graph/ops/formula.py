@@ -55,12 +55,7 @@ class Term(e.Arithmetic):
     __array_ufunc__ = None  # leaves ``array + term`` to the term
 
     def __init__(
-        self,
-        fn: str,
-        args: Sequence[Term],
-        shape: Sequence[int],
-        dtype: Any,
-        options: Any = None,
+        self, fn: str, args: Sequence[Term], shape: Sequence[int], dtype: Any, options: Any = None
     ) -> None:
         self.fn, self.args, self.options = fn, tuple(args), options
         self.shape: tuple[int, ...] = tuple(map(int, shape))

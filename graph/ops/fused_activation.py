@@ -95,12 +95,7 @@ def settings_in(
 
 
 def fused(
-    x: Any,
-    y: Any,
-    *,
-    functor_list: Sequence[str],
-    act_attrs: Mapping[str, Any],
-    scale: float,
+    x: Any, y: Any, *, functor_list: Sequence[str], act_attrs: Mapping[str, Any], scale: float
 ) -> tuple[Expr, Expr]:
     """Return the result, and what stands between."""
     act = value_of(activation_in(functor_list), settings_in(functor_list, act_attrs, scale))

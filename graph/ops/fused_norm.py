@@ -81,12 +81,7 @@ define(
         sample({"X": normal(4, 2, 2, 3), **_PARAMETERS}, data_layout="NHWC"),
         sample({"X": normal(4, 3, 2, 2), **_PARAMETERS}, use_global_stats=True),
     ),
-    slope=Op(
-        f"{ACT}_grad",
-        FusedBatchNormActGrad,
-        formula=_slopes,
-        in_place={"X@GRAD": "Y@GRAD"},
-    ),
+    slope=Op(f"{ACT}_grad", FusedBatchNormActGrad, formula=_slopes, in_place={"X@GRAD": "Y@GRAD"}),
 )
 
 
@@ -131,6 +126,7 @@ define(
         FusedBnAddActivationGrad,
         _GRADIENTS,
         formula=_slopes,
+        shapes_of=("Z",),
         # Of the gradients, the first that is wanted; kernels read Y before they write that of X.
         in_place={"Z@GRAD": "Y@GRAD", "X@GRAD": "Y@GRAD"},
         in_place_else={"X@GRAD": "Y"},
@@ -179,5 +175,6 @@ define(
         MaskedBnAddActivationGrad,
         _GRADIENTS,
         formula=_slopes,
+        shapes_of=("Z",),
     ),
 )

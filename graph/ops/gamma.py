@@ -81,18 +81,8 @@ _SAMPLES = (
     sample({"X": uniform(5, low=-2.9, high=-2.1)}),
 )
 define_activation(
-    "lgamma",
-    log_gamma,
-    "X",
-    lambda x, d_out: d_out * digamma(x),
-    attrs={},
-    samples=_SAMPLES,
+    "lgamma", log_gamma, "X", lambda x, d_out: d_out * digamma(x), attrs={}, samples=_SAMPLES
 )
 define_activation(
-    "digamma",
-    digamma,
-    "X",
-    lambda x, d_out: d_out * trigamma(x),
-    attrs={},
-    samples=_SAMPLES,
+    "digamma", digamma, "X", lambda x, d_out: d_out * trigamma(x), attrs={}, samples=_SAMPLES
 )

@@ -10,11 +10,7 @@ from . import formula as f
 from .lod import no_sequences, sliced
 from .operands import Array, Gradient, Input, Inputs, Operands, Output, Unary
 from .registry import Inference, Lying, Op, Specs, define, in_steps
-from .rules import (
-    as_many,
-    of_shape,
-    product,
-)
+from .rules import as_many, of_shape, product
 from .samples import booleans, integers, lengths, normal, sample
 from .shapes import Sized, names_dimensions
 

@@ -14,9 +14,7 @@ from .operands import Operands
 R = TypeVar("R")
 
 
-def latest(
-    record: type[Operands],
-) -> Callable[[Callable[..., R]], Callable[..., R]]:
+def latest(record: type[Operands]) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Decorate a function of a record, and of arrays, that returns the same for the same and writes nothing.
 
     What the record has beyond ``record`` plays no part. On each thread the last call is remembered, with copies

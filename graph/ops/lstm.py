@@ -88,7 +88,7 @@ define(
     refuses=(
         sample({**_X, "Bias": normal(1, 14), "Input@LOD": [offsets(1, 2), offsets(2, 0, 3)]}),
     ),
-    slope=Op("lstm_grad", LstmGrad),
+    slope=Op("lstm_grad", LstmGrad, shapes_of=("Input",)),
 )
 
 
@@ -106,10 +106,7 @@ class Lstmp(LstmOperands):
     batch_hidden: Output
 
 
-class LstmpGrad(
-    Lstmp,
-    reads="* projection cell batch_gate batch_cell_pre_act batch_hidden",
-):
+class LstmpGrad(Lstmp, reads="* projection cell batch_gate batch_cell_pre_act batch_hidden"):
     d_projection: Input | None
     d_cell: Input | None
     d_input: Output | None

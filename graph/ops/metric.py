@@ -92,7 +92,7 @@ define(
     Sized(
         "Predictions integers [...], Labels integers [...], InWrongs int32 [num_classes], "
         "InCorrects int32 [num_classes], InMeanIou float32 [1] "
-        "-> OutMeanIou float32 [1], OutWrong int32 [num_classes], OutCorrect int32 [num_classes]",
+        "-> OutMeanIou float32 [1], OutWrong int32 [num_classes], OutCorrect int32 [num_classes]"
     ),
     samples=(
         sample(

@@ -155,10 +155,7 @@ def _from_x(a: BatchNormGrad) -> f.Results:
 
 _SECOND = of_normed("SavedMean", "SavedVariance")
 _SLOPE = Op(
-    "batch_norm_grad",
-    BatchNormGrad,
-    formula=batch_norm_grad,
-    in_place={"X@GRAD": "Y@GRAD"},
+    "batch_norm_grad", BatchNormGrad, formula=batch_norm_grad, in_place={"X@GRAD": "Y@GRAD"}
 )
 
 define(
@@ -265,8 +262,6 @@ define(
         sample({"X": normal(2, 3, 4)}),
     ),
     slope=differentiable(
-        _SLOPE_BY_ROW,
-        _SECOND_BY_ROW,
-        formula=twice(_from_rows, _SLOPE_BY_ROW, _SECOND_BY_ROW),
+        _SLOPE_BY_ROW, _SECOND_BY_ROW, formula=twice(_from_rows, _SLOPE_BY_ROW, _SECOND_BY_ROW)
     ),
 )

@@ -239,8 +239,7 @@ def adadelta(
 
 
 @declare_update(
-    dispensable=("MeanGrad",),
-    tried={"epsilon": 1.0, "momentum": 0.5, "centered": True},
+    dispensable=("MeanGrad",), tried={"epsilon": 1.0, "momentum": 0.5, "centered": True}
 )
 def rmsprop(
     param: Expr,

@@ -84,9 +84,7 @@ def lamb(
 
 
 @declare_update(
-    unread={"seed": 0},
-    dispensable=("Noise",),
-    tried={"clip": 0.5, "batch_size": 4.0, "sigma": 0.3},
+    unread={"seed": 0}, dispensable=("Noise",), tried={"clip": 0.5, "batch_size": 4.0, "sigma": 0.3}
 )
 def dpsgd(
     param: Expr,

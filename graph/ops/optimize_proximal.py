@@ -67,13 +67,7 @@ def proximal_gd(
 
 @declare_update(tried={"l1": 0.3, "l2": 0.2})
 def proximal_adagrad(
-    param: Expr,
-    moment: Expr,
-    grad: Expr,
-    learning_rate: Expr,
-    *,
-    l1: float = 0.0,
-    l2: float = 0.0,
+    param: Expr, moment: Expr, grad: Expr, learning_rate: Expr, *, l1: float = 0.0, l2: float = 0.0
 ) -> Results:
     """m += g^2, then as proximal_gd with the gradient g / sqrt(m)."""
     moment = moment + grad * grad

@@ -13,10 +13,7 @@ from . import formula as f
 from .lod import no_sequences
 from .operands import Binary, Gradient, Input, Operands, Output, record_of
 from .registry import Grad, Op, Shapes, define, slope
-from .rules import (
-    product,
-    same,
-)
+from .rules import product, same
 from .samples import distribution, integers, normal, sample, uniform
 from .shapes import Sized, one_element
 

@@ -127,7 +127,7 @@ define(
     indexed_shape,
     samples=_SAMPLES,
     refuses=_REFUSES,
-    slope=Op("max_pool2d_with_index_grad", MaxPoolGrad),
+    slope=Op("max_pool2d_with_index_grad", MaxPoolGrad, shapes_of=("X",)),
 )
 define(
     "max_pool3d_with_index",

@@ -50,7 +50,7 @@ define(
         sample({"Input": normal(3, 5), "X": normal(3, 4), "Y": normal(4, 5)}),
         sample({"Input": normal(1, 5), "X": normal(3, 4), "Y": normal(4, 5)}, Alpha=0.5, Beta=-2.0),
     ),
-    slope=slope("input x y d_out", "d_input d_x d_y"),
+    slope=slope("(input) x y d_out", "d_input d_x d_y"),
 )
 
 

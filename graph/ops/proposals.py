@@ -228,10 +228,7 @@ def distribute_shape(op: Inference) -> Mapping[str, Specs]:
     low, high = op.attr("min_level"), op.attr("max_level")
     op.require(low <= high, f"min_level={low} must not be above max_level={high}")
     op.sequences("FpnRois")
-    counts, operands = (
-        [-1] * (high - low + 1),
-        known_operands(op, MapsOfRegions),
-    )
+    counts, operands = ([-1] * (high - low + 1), known_operands(op, MapsOfRegions))
     if operands is not None:
         counts = np.bincount(maps_of(operands), minlength=len(counts)).tolist()
     index = Spec((rois.shape[0], 1), VarType.INT32)

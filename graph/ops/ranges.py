@@ -95,10 +95,7 @@ def linspace(a: Linspace) -> f.Results:
 define(
     "linspace",
     Linspace,
-    Sized(
-        "Start, Stop as Start -> Out as Start [num]",
-        one_element("Start", "Stop"),
-    ),
+    Sized("Start, Stop as Start -> Out as Start [num]", one_element("Start", "Stop")),
     formula=linspace,
     numbers={"Num": "num"},
     samples=(

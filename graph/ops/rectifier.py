@@ -45,10 +45,7 @@ define_activation(
     samples=(_near(-0.5, 0.5), _near(-1.0, 1.0, **{"lambda": 1.0})),
 )
 define_activation(
-    "tanh_shrink",
-    lambda x: x - e.tanh(x),
-    "X",
-    lambda x, d_out: d_out * e.square(e.tanh(x)),
+    "tanh_shrink", lambda x: x - e.tanh(x), "X", lambda x, d_out: d_out * e.square(e.tanh(x))
 )
 define_activation(
     "thresholded_relu",

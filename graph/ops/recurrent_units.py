@@ -137,5 +137,5 @@ define(
         sample({**_GRU, "Bias": normal(1, 6)}),
         sample(_GRU, activation=3, gate_activation=1, origin_mode=True),
     ),
-    slope=Op("gru_unit_grad", GruUnitGrad, formula=gru_unit_grad),
+    slope=Op("gru_unit_grad", GruUnitGrad, formula=gru_unit_grad, shapes_of=("Input", "Bias")),
 )

@@ -245,10 +245,7 @@ define(
     scalar_like,
     samples=(sample({"X": normal(3, 4)}),),
     slope=Op(
-        "squared_l2_norm_grad",
-        SlopeOfX,
-        scalar=lambda x, d_out: x * d_out * 2,
-        aligned=_one_beside,
+        "squared_l2_norm_grad", SlopeOfX, scalar=lambda x, d_out: x * d_out * 2, aligned=_one_beside
     ),
 )
 

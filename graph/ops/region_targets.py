@@ -245,10 +245,7 @@ define(
         counted(RetinanetTargetAssign, lambda a: _numbers_of(class_targets(a)[0])),
     ),
     lod=no_sequences,
-    samples=(
-        sample(_CLASSES),
-        sample(_CLASSES, positive_overlap=0.9, negative_overlap=0.95),
-    ),
+    samples=(sample(_CLASSES), sample(_CLASSES, positive_overlap=0.9, negative_overlap=0.95)),
 )
 
 # -- generate_proposal_labels -----------------------------------------------------------------------

@@ -118,11 +118,7 @@ _declare(
 _declare(
     "save",
     record_of(
-        "x",
-        "lookup_table_path:kLookupTablePath?",
-        overwrite=True,
-        save_as_fp16=False,
-        file_path="",
+        "x", "lookup_table_path:kLookupTablePath?", overwrite=True, save_as_fp16=False, file_path=""
     ),
 )
 _declare("delete_var", record_of("x*"))  # ends the life of variables that nothing reads behind it

@@ -48,10 +48,7 @@ class Nce(NceAttributes):
     sample_labels: Output
 
 
-class NceGrad(
-    Nce,
-    reads="* sample_logits sample_labels",
-):
+class NceGrad(Nce, reads="* sample_logits sample_labels"):
     d_cost: Input
     d_input: Output | None
     d_weight: Output | None

@@ -72,9 +72,6 @@ define(
         sample({"Logits": normal(4, 5), "Label": normal(4, 1)}),
     ),
     slope=Op(
-        f"{SCORE_LOSS}_grad",
-        ScoreLossGrad,
-        formula=_slope,
-        in_place={"Logits@GRAD": "Logits"},
+        f"{SCORE_LOSS}_grad", ScoreLossGrad, formula=_slope, in_place={"Logits@GRAD": "Logits"}
     ),
 )

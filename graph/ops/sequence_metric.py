@@ -61,10 +61,7 @@ def distance_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(together, "HypsLength and RefsLength must be given together")
     known = {count for count in counts if count >= 0}
     op.require(len(known) <= 1, f"Hyps has {counts[0]} sequences, Refs {counts[1]}")
-    return {
-        "Out": Spec((max(counts), 1), VarType.FP32),
-        "SequenceNum": Spec((1,), VarType.INT64),
-    }
+    return {"Out": Spec((max(counts), 1), VarType.FP32), "SequenceNum": Spec((1,), VarType.INT64)}
 
 
 _PAIR = {

@@ -148,7 +148,7 @@ define(
         sample({**_ROWS, "Ins_tag": normal(6, 1), "Filter_tag": lengths(5)}),
         sample({**_ROWS, "Ins": normal(6, 2, 2), "Filter_tag": lengths(5)}),
     ),
-    slope=Op("filter_by_instag_grad", FilterByInstagGrad),
+    slope=Op("filter_by_instag_grad", FilterByInstagGrad, shapes_of=("Ins",)),
 )
 define(
     "lod_tagged",

@@ -264,11 +264,7 @@ _CUSTOM = {
     "PathCode": integers(4, 3, high=2),
 }
 _CUSTOM_WAY = {slot: _CUSTOM[slot] for slot in ("Label", "PathTable", "PathCode")}
-_COSTS = {
-    "X": normal(4, 3),
-    "PreOut": uniform(4, 3, low=0.1),
-    "Out@GRAD": normal(4, 1),
-}
+_COSTS = {"X": normal(4, 3), "PreOut": uniform(4, 3, low=0.1), "Out@GRAD": normal(4, 1)}
 
 define(
     "hierarchical_sigmoid",

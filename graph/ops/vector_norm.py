@@ -44,11 +44,7 @@ def norm(a: Norm) -> f.Results:
 define(
     "norm",
     Norm,
-    Sized(
-        "X -> Out, Norm [*rows]",
-        "at = front(axis, X)",
-        "rows = X[:at] + (1,) + X[at + 1 :]",
-    ),
+    Sized("X -> Out, Norm [*rows]", "at = front(axis, X)", "rows = X[:at] + (1,) + X[at + 1 :]"),
     lod=no_sequences,
     formula=norm,
     samples=(

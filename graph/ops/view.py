@@ -70,6 +70,7 @@ def _define_views(
             grad_rule,
             numbers={slot: attr for slot, attr in numbers.items() if slot in read},
             views=views,
+            shapes_of=[slot for slot in ("X", "Out") if slot in read],
             keeps_order=keeps_order,
         )
         if views and "linear" not in settings:

@@ -79,9 +79,6 @@ def _is_on(target: Target) -> bool:
 _GRADIENTS, _RESIDUALS = "fold_residual_gradients", "fold_residuals"
 _ABSENT = "the program has no layer_norm, or no sum of two values of one shape stands"
 GRADIENTS = Pass(
-    _GRADIENTS,
-    fold_gradients,
-    _is_on,
-    "a group would read the gradient that is not written then",
+    _GRADIENTS, fold_gradients, _is_on, "a group would read the gradient that is not written then"
 )
 SUMS = Pass(_RESIDUALS, fold_sums, _is_on, "takes the sums that no group has taken")

@@ -65,9 +65,7 @@ def _take_slope_below(edit: GraphRewriter, lower: Node) -> bool:
     )
     rest = {slot: values for slot, values in lower.inputs.items() if slot != "ReserveSpace"}
     below = replace(
-        lower,
-        inputs={**rest, "DOut": (through,)},
-        attrs={**lower.attrs, "activation_grad": "none"},
+        lower, inputs={**rest, "DOut": (through,)}, attrs={**lower.attrs, "activation_grad": "none"}
     )
     return edit.fuse_all([((upper,), above), ((lower,), below)])
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.errors import InvalidType, InvalidValue, NotFound, nearest
+from ...strategies.errors import InvalidValue, NotFound, nearest, require_type
 from ...strategies.types import VarType, to_var_type
 from ..ops.rules import product
 from .known import is_computable, of_sizes, size_values
@@ -48,10 +48,7 @@ class Block:
             InvalidType: ``name`` is not a string.
             NotFound: this block holds no such variable.
         """
-        if not isinstance(name, str):
-            raise InvalidType(
-                f"a variable is looked up by its name (str), got {type(name).__name__}."
-            )
+        require_type(name, str, "a variable is looked up by its name (str)")
         if name not in self.vars:
             raise NotFound(f"block {self.idx} has no variable {name!r}.{nearest(name, self.vars)}")
         return self.vars[name]
@@ -371,8 +368,7 @@ class ProgramBlocks:
 
     @random_seed.setter
     def random_seed(self, seed: int) -> None:
-        if not isinstance(seed, int) or isinstance(seed, bool):
-            raise InvalidValue(f"Program.random_seed must be an int, got {seed!r}.")
+        require_type(seed, int, "Program.random_seed must be an int", InvalidValue)
         self._seed = seed
         self.touch()
 

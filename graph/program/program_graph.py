@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...strategies.errors import InvalidType
+from ...strategies.errors import require_type
 from .clone import copy_program
 from .program import Program
 from .seeds import keep_seed
@@ -16,8 +16,7 @@ class ProgramGraph:
     """
 
     def __init__(self, program: Program) -> None:
-        if not isinstance(program, Program):
-            raise InvalidType(f"Graph takes a Program, got {type(program).__name__}.")
+        require_type(program, Program, "Graph takes a Program")
         self.program = snapshot(program)
 
 
@@ -25,8 +24,7 @@ class IrGraph:
     """A graph and whether it is for testing (Paddle's ``framework.IrGraph``)."""
 
     def __init__(self, graph: ProgramGraph, for_test: bool = False) -> None:
-        if not isinstance(graph, ProgramGraph):
-            raise InvalidType(f"IrGraph takes a Graph, got {type(graph).__name__}.")
+        require_type(graph, ProgramGraph, "IrGraph takes a Graph")
         self.graph = graph
         self.for_test = for_test
 

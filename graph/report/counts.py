@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidValue, require_type
 from ...strategies.types import VarType, to_numpy
 from ..program.block import Block
 from ..program.operator import Operator
@@ -154,5 +154,4 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _check(program: object, function: str) -> None:
-    if not isinstance(program, Program):
-        raise InvalidType(f"{function} takes a Program, got {type(program).__name__}.")
+    require_type(program, Program, f"{function} takes a Program")

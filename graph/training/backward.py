@@ -9,18 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue, Unsupported
+from ...strategies.errors import InvalidType, InvalidValue, Unsupported, require_type
 from ...strategies.types import VarType
 from ..program.block import Block, ProgramBlocks
 from ..program.operator import Operator
-from ..program.role import (
-    DEVICE,
-    GRAD_SUFFIX,
-    ROLE,
-    ROLE_VAR,
-    OpRole,
-    grad_name,
-)
+from ..program.role import DEVICE, GRAD_SUFFIX, ROLE, ROLE_VAR, OpRole, grad_name
 from ..program.variable import Parameter, Variable
 from .gradient_ops import GradientNames, backward_ops, path_to, with_recomputation
 from .gradient_sums import GradOp, accumulate
@@ -133,8 +126,7 @@ def _path_of_values(
 
 
 def _check_arguments(loss: Any, parameter_list: Any, callbacks: Any) -> None:
-    if not isinstance(loss, Variable):
-        raise InvalidType(f"append_backward: loss must be a Variable, got {type(loss).__name__}.")
+    require_type(loss, Variable, "append_backward: loss must be a Variable")
     if parameter_list is not None:
         if not isinstance(parameter_list, (list, tuple, set)):
             raise InvalidType(
@@ -151,8 +143,7 @@ def _check_arguments(loss: Any, parameter_list: Any, callbacks: Any) -> None:
 def _names(items: Iterable[Any], argument: str) -> list[str]:
     names = []
     for item in items:
-        if not isinstance(item, (str, Variable)):
-            raise InvalidType(f"{argument} holds Variables or names, got {item!r}.")
+        require_type(item, str | Variable, f"{argument} holds Variables or names")
         names.append(item if isinstance(item, str) else item.name)
     return names
 
@@ -160,8 +151,7 @@ def _names(items: Iterable[Any], argument: str) -> list[str]:
 def _variables(value: Any, argument: str) -> list[Variable]:
     items = list(value) if isinstance(value, (list, tuple)) else [value]
     for item in items:
-        if not isinstance(item, Variable):
-            raise InvalidType(f"gradients: {argument} must be Variables, got {item!r}.")
+        require_type(item, Variable, f"gradients: {argument} must be Variables")
     return items
 
 
@@ -172,10 +162,7 @@ def _target_gradients(target_gradients: Any) -> list[Variable | None]:
         else [target_gradients]
     )
     for item in items:
-        if item is not None and not isinstance(item, Variable):
-            raise InvalidType(
-                f"gradients: target_gradients must be Variables or None, got {item!r}."
-            )
+        require_type(item, Variable | None, "gradients: target_gradients must be Variables or None")
     return items
 
 

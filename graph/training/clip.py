@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...strategies.errors import InvalidType
+from ...strategies.errors import InvalidType, require_type
 from ...strategies.types import VarType
 from ..layers.helper import LayerHelper, layer
 from ..layers.shape import cast, fill_constant
@@ -165,11 +165,11 @@ def error_clip_callback(block: Block, context: dict[str, Any]) -> None:
         forward = block.vars.get(context[name])
         if forward is None or forward.error_clip is None:
             continue
-        if not isinstance(forward.error_clip, BaseErrorClipAttr):
-            raise InvalidType(
-                f"variable {forward.name!r}: error_clip must be an ErrorClipByValue or None, got "
-                f"{forward.error_clip!r}."
-            )
+        require_type(
+            forward.error_clip,
+            BaseErrorClipAttr,
+            f"variable {forward.name!r}: error_clip must be an ErrorClipByValue or None",
+        )
         forward.error_clip._append_clip_op(block, name)
 
 
@@ -181,8 +181,7 @@ def set_gradient_clip(
     Raises:
         InvalidType: ``clip`` is no gradient clip.
     """
-    if not isinstance(clip, GradientClipBase):
-        raise InvalidType(f"set_gradient_clip takes a gradient clip, got {type(clip).__name__}.")
+    require_type(clip, GradientClipBase, "set_gradient_clip takes a gradient clip")
     program = default_main_program() if program is None else program
     parameters = param_list if param_list is not None else program.all_parameters()
     for item in parameters:

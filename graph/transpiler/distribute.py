@@ -9,10 +9,10 @@ from typing import Any
 from ...strategies.errors import (
     InvalidArgument,
     InvalidState,
-    InvalidType,
     NotFound,
     Unsupported,
     nearest,
+    require_type,
 )
 from ..program.clone import copy_program
 from ..program.program import Program, default_main_program, default_startup_program
@@ -281,8 +281,7 @@ def _warn_of_norms(trained: list[Trained]) -> None:
 def _program(argument: str, program: Any, default: Callable[[], Program]) -> Program:
     if program is None:
         return default()
-    if not isinstance(program, Program):
-        raise InvalidType(f"transpile: {argument} must be a Program, got {type(program).__name__}.")
+    require_type(program, Program, f"transpile: {argument} must be a Program")
     return program
 
 

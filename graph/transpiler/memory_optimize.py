@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidValue, require_type
 from ...strategies.log import log
 from ...strategies.types import VarType
 from ..program.block import Block
@@ -215,22 +215,20 @@ def _order(variable: Variable) -> tuple[bool, int]:
 
 
 def _check_program(caller: str, program: Any) -> None:
-    if not isinstance(program, Program):
-        raise InvalidType(f"{caller}: a Program is rewritten, got {type(program).__name__}.")
+    require_type(program, Program, f"{caller}: a Program is rewritten")
 
 
 def _skip_names(caller: str, skipped: Any) -> set[str]:
     if skipped is None:
         return set()
-    if not isinstance(skipped, (set, list)):
-        raise InvalidValue(
-            f"{caller}: skip_opt_set must be a set or a list of variables, got {type(skipped).__name__}."
-        )
+    require_type(
+        skipped,
+        set | list,
+        f"{caller}: skip_opt_set must be a set or a list of variables",
+        InvalidValue,
+    )
     for item in skipped:
-        if not isinstance(item, (Variable, str)):
-            raise InvalidType(
-                f"{caller}: skip_opt_set holds variables or their names, got {item!r}."
-            )
+        require_type(item, Variable | str, f"{caller}: skip_opt_set holds variables or their names")
     return {item if isinstance(item, str) else item.name for item in skipped}
 
 

@@ -31,12 +31,7 @@ def new_block(program: Program, parent: int) -> Block:
 
 
 def insert(
-    block: Block,
-    index: int,
-    kind: str,
-    slots: Slots,
-    attrs: dict[str, Any],
-    role: int = RPC,
+    block: Block, index: int, kind: str, slots: Slots, attrs: dict[str, Any], role: int = RPC
 ) -> Operator:
     """Insert an operator of a role; ``slots`` are its inputs and its outputs."""
     inputs, outputs = slots
@@ -44,11 +39,7 @@ def insert(
 
 
 def append(
-    block: Block,
-    kind: str,
-    slots: Slots,
-    attrs: dict[str, Any],
-    role: int = RPC,
+    block: Block, kind: str, slots: Slots, attrs: dict[str, Any], role: int = RPC
 ) -> Operator:
     """Append an operator of a role; ``slots`` are its inputs and its outputs."""
     return insert(block, len(block.ops), kind, slots, attrs, role)
@@ -131,10 +122,7 @@ def copy_op(
     same = {n: v for n, v in op.attrs.items() if n in op.declaration.attrs or n in stamps}
     same = {n: list(v) if isinstance(v, (list, tuple)) else v for n, v in same.items()}
     return block.append_op(
-        op.type,
-        renamed(op.inputs),
-        renamed(op.outputs),
-        {**same, NAMESCOPE: "/", **(attrs or {})},
+        op.type, renamed(op.inputs), renamed(op.outputs), {**same, NAMESCOPE: "/", **(attrs or {})}
     )
 
 

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Any
 
 from ...strategies.endpoints import checked_endpoints
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidType, InvalidValue, require_type
 
 COUNTER = "@LR_DECAY_COUNTER@"
 
@@ -85,6 +85,5 @@ def check_topology(
             f"transpile: trainer_id must be from 0 to {trainers - 1} (there are {trainers} trainers), got "
             f"{trainer_id}."
         )
-    if not isinstance(sync_mode, bool):
-        raise InvalidType(f"transpile: sync_mode must be a bool, got {sync_mode!r}.")
+    require_type(sync_mode, bool, "transpile: sync_mode must be a bool")
     return trainer_id, trainers, checked_endpoints("transpile: pservers", pservers)

@@ -12,21 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ..names import publish_listed
+from ..names import publish_definitions
 from ..reader import map_readers, xmap_readers
 from . import common
 from .image import load_image_bytes, simple_transform
-
-__all__ = [
-    "default_mapper",
-    "fetch",
-    "reader_creator",
-    "test",
-    "test_mapper",
-    "train",
-    "train_mapper",
-    "valid",
-]
 
 DATA_URL = "http://paddlemodels.bj.bcebos.com/flowers/102flowers.tgz"
 LABEL_URL = "http://paddlemodels.bj.bcebos.com/flowers/imagelabels.mat"
@@ -120,4 +109,4 @@ def reader_creator(
     return map_readers(mapper, images)
 
 
-publish_listed(__name__)
+publish_definitions(__name__, "test_mapper train_mapper")

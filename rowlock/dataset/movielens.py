@@ -10,25 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..names import publish_listed
+from ..names import publish_definitions
 from ..strategies.errors import DamagedFile
 from . import common
-
-__all__ = [
-    "MovieInfo",
-    "UserInfo",
-    "age_table",
-    "fetch",
-    "get_movie_title_dict",
-    "max_job_id",
-    "max_movie_id",
-    "max_user_id",
-    "movie_categories",
-    "movie_info",
-    "test",
-    "train",
-    "user_info",
-]
 
 URL = "https://dataset.bj.bcebos.com/movielens%2Fml-1m.zip"
 MD5 = "c4d9eecfca2ab87c1945afe126590906"
@@ -186,4 +170,4 @@ def _ratings(seed: int, test_ratio: float, is_test: bool) -> Iterator[list[Any]]
             yield about.users[int(user)].value() + about.films[int(film)].value() + [[score]]
 
 
-publish_listed(__name__)
+publish_definitions(__name__, "age_table")

@@ -11,19 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..names import publish_listed
+from ..names import publish_definitions
 from ..strategies.errors import DamagedFile
 from . import common
-
-__all__ = [
-    "feature_names",
-    "feature_range",
-    "fetch",
-    "fluid_model",
-    "predict_reader",
-    "test",
-    "train",
-]
 
 URL = "http://paddlemodels.bj.bcebos.com/uci_housing/housing.data"
 MD5 = "d4accdce7a25600298819f8e28e8d593"
@@ -121,4 +111,4 @@ def _reader(rows: np.ndarray) -> common.Samples:
     return samples
 
 
-publish_listed(__name__)
+publish_definitions(__name__, "feature_names")

@@ -82,11 +82,7 @@ def reader_creator(tar_file: str, file_name: str, dict_size: int) -> common.Samp
                 source = [source_numbers.get(word, UNK_IDX) for word in words]
                 target = [target_numbers.get(word, UNK_IDX) for word in sentences[1].split()]
                 if max(len(source), len(target)) <= _LONGEST:
-                    yield (
-                        source,
-                        [target_numbers[START], *target],
-                        [*target, target_numbers[END]],
-                    )
+                    yield (source, [target_numbers[START], *target], [*target, target_numbers[END]])
 
     return samples
 

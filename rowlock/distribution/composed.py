@@ -13,7 +13,7 @@ from ..graph.layers.matrices import diagonal
 from ..graph.program.variable import Variable
 from ..linalg import inv
 from ..names import publish_definitions
-from ..strategies.errors import InvalidType, InvalidValue
+from ..strategies.errors import InvalidValue, require_type
 from .base import Distribution, register_kl
 from .parameters import aligned, broadcast, sum_last, values_of
 
@@ -27,8 +27,7 @@ class Independent(Distribution):
     """
 
     def __init__(self, base: Distribution, reinterpreted_batch_rank: int) -> None:
-        if not isinstance(base, Distribution):
-            raise InvalidType(f"Independent: base must be a Distribution, got {base!r}.")
+        require_type(base, Distribution, "Independent: base must be a Distribution")
         rank = len(base.batch_shape)
         if not 0 < reinterpreted_batch_rank <= rank:
             raise InvalidValue(

@@ -17,7 +17,7 @@ from ..graph.layers.arguments import check_variable
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..nn.activations import log_sigmoid, softmax, softplus
-from ..strategies.errors import InvalidType, InvalidValue, Unsupported
+from ..strategies.errors import InvalidType, InvalidValue, Unsupported, require_type
 from .base import Distribution
 from .composed import Independent
 from .parameters import aligned, broadcast, sum_last, values_of
@@ -180,11 +180,7 @@ class SigmoidTransform(_Formulas):
 class TanhTransform(_Formulas):
     """tanh(x)."""
 
-    _formulas = (
-        unary.tanh,
-        unary.atanh,
-        lambda x: (math.log(2.0) - x - softplus(x * -2.0)) * 2.0,
-    )
+    _formulas = (unary.tanh, unary.atanh, lambda x: (math.log(2.0) - x - softplus(x * -2.0)) * 2.0)
 
 
 class SoftmaxTransform(Transform):
@@ -411,8 +407,7 @@ class TransformedDistribution(Distribution):
 
     def __init__(self, base: Distribution, transforms: Sequence[Transform]) -> None:
         kind = "TransformedDistribution"
-        if not isinstance(base, Distribution):
-            raise InvalidType(f"{kind}: base must be a Distribution, got {base!r}.")
+        require_type(base, Distribution, f"{kind}: base must be a Distribution")
         chain = ChainTransform(_transforms(transforms, kind))
         shape, (before, behind) = base.batch_shape + base.event_shape, chain._ranks
         if len(shape) < before:

@@ -9,13 +9,7 @@ from ..names import publish_listed
 from ..strategies.errors import InvalidType
 from ..strategies.types import to_numpy, to_var_type
 
-__all__ = [
-    "DataFeeder",
-    "check_dtype",
-    "check_type",
-    "check_variable_and_dtype",
-    "convert_dtype",
-]
+__all__ = ["DataFeeder", "check_dtype", "check_type", "check_variable_and_dtype", "convert_dtype"]
 
 
 def convert_dtype(dtype: Any) -> str:

@@ -26,11 +26,7 @@ def run_check() -> None:
 
 def _train(places: int) -> None:
     main, startup, scope = Program(), Program(), Scope()
-    with (
-        program_guard(main, startup),
-        unique_name.guard(),
-        scope_guard(scope),
-    ):
+    with program_guard(main, startup), unique_name.guard(), scope_guard(scope):
         x = checked_data("x", [None, 2])
         loss = reduce_sum(fc(x, 3))
         SGD(learning_rate=0.01).minimize(loss)

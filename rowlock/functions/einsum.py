@@ -10,7 +10,7 @@ from ..graph.layers.arguments import check_variable
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
-from ..strategies.errors import InvalidType, InvalidValue, Unsupported
+from ..strategies.errors import InvalidValue, Unsupported, require_type
 from .manipulation import reshape, transpose
 from .math import matmul
 
@@ -26,8 +26,7 @@ def einsum(equation: str, *operands: Variable) -> Variable:
         InvalidValue: the equation does not fit the operands, or a label has several sizes.
         Unsupported: a label occurs twice in an operand, or unknown sizes would be joined into one dimension.
     """
-    if not isinstance(equation, str):
-        raise InvalidType(f"einsum: equation must be a str, got {equation!r}.")
+    require_type(equation, str, "einsum: equation must be a str")
     for x in operands:
         check_variable(x, "operands", "einsum")
     labels, result = _parse(equation, operands)

@@ -20,7 +20,7 @@ from ..executor.device.place import (
 from ..graph.program.program import Program
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
-from ..strategies.errors import InvalidType, InvalidValue
+from ..strategies.errors import InvalidType, InvalidValue, require_type
 from ..strategies.types import FLOATS, INTEGERS, VarType, to_numpy, to_var_type
 
 _default_dtype = "float32"
@@ -112,8 +112,7 @@ def set_device(device: str) -> CPUPlace | CUDAPlace:
         InvalidType: ``device`` is no string.
         InvalidValue: it names no device, or a GPU that is not there.
     """
-    if not isinstance(device, str):
-        raise InvalidType(f"set_device takes a str such as 'cpu' or 'gpu:0', got {device!r}.")
+    require_type(device, str, "set_device takes a str such as 'cpu' or 'gpu:0'")
     kind, _, number = device.lower().partition(":")
     if kind not in ("cpu", "gpu") or (number and (kind == "cpu" or not number.isdigit())):
         raise InvalidValue(f"set_device: {device!r} is no device; use 'cpu', 'gpu' or 'gpu:0'.")

@@ -8,17 +8,7 @@ from typing import Any
 
 from ..graph.layers import shape, unary
 from ..graph.layers.arguments import checked
-from . import (
-    bits,
-    counting,
-    creation,
-    elementwise,
-    manipulation,
-    math,
-    places,
-    reductions,
-    search,
-)
+from . import bits, counting, creation, elementwise, manipulation, math, places, reductions, search
 from .synonyms import SYNONYMS
 
 

@@ -13,7 +13,7 @@ from ..graph.layers.arguments import axis_of
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
-from ..strategies.errors import InvalidType, InvalidValue
+from ..strategies.errors import InvalidValue, require_type
 from .creation import constant, full_like
 from .manipulation import gather, transpose
 from .math import alike, isnan, norm
@@ -116,8 +116,7 @@ def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) 
 def _summed(x: Variable, y: Variable, axes: Any) -> list[list[int]]:
     if isinstance(axes, int) and not isinstance(axes, bool):
         return [list(range(x.ndim - axes, x.ndim)), list(range(axes))]
-    if not isinstance(axes, (list, tuple)):
-        raise InvalidType(f"tensordot: axes must be an int or lists of ints, got {axes!r}.")
+    require_type(axes, list | tuple, "tensordot: axes must be an int or lists of ints")
     both = list(axes) if axes and isinstance(axes[0], (list, tuple)) else [axes]
     both = both * 2 if len(both) == 1 else both[:2]
     return [

@@ -8,11 +8,7 @@ from typing import Any
 from ..graph.program.program import default_main_program
 from ..graph.program.variable import Parameter
 from ..graph.training import optimizer as methods
-from ..graph.training.optimizer import (
-    GradientMergeOptimizer,
-    LookAhead,
-    RecomputeOptimizer,
-)
+from ..graph.training.optimizer import GradientMergeOptimizer, LookAhead, RecomputeOptimizer
 from ..names import publish_listed
 
 

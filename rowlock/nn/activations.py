@@ -198,11 +198,7 @@ def rrelu(
 
 
 def gumbel_softmax(
-    x: Floats,
-    temperature: float = 1.0,
-    hard: bool = False,
-    axis: int = -1,
-    name: str | None = None,
+    x: Floats, temperature: float = 1.0, hard: bool = False, axis: int = -1, name: str | None = None
 ) -> Variable:
     """softmax((x + noise) / temperature) with Gumbel noise; ``hard`` gives 1 to the largest, 0 to others.
 

@@ -174,11 +174,7 @@ def fold(
     filters = np.tile(np.eye(window).reshape(window, 1, *kernel), (rows // window, 1, 1, 1))
     image = layers.reshape(x, [0, rows, *counts])
     whole = conv2d_transpose(
-        image,
-        constant(filters, x.dtype),
-        stride=steps,
-        dilation=gaps,
-        groups=rows // window,
+        image, constant(filters, x.dtype), stride=steps, dilation=gaps, groups=rows // window
     )
     # What the last windows leave out of the image is zero.
     reach = [

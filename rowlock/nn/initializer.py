@@ -11,14 +11,16 @@ from ..functions.creation import diag
 from ..functions.manipulation import reshape, transpose
 from ..functions.random import standard_normal
 from ..graph.layers import initializer as base
-from ..graph.layers.initializer import Constant, Uniform, set_global_initializer
+from ..graph.layers.initializer import Constant as Constant
+from ..graph.layers.initializer import Uniform as Uniform
+from ..graph.layers.initializer import set_global_initializer as set_global_initializer
 from ..graph.layers.unary import sign
 from ..graph.program.block import Block
 from ..graph.program.operator import Operator
 from ..graph.program.program import program_guard
 from ..graph.program.variable import Variable
 from ..linalg import qr
-from ..names import publish_listed
+from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
 
 _GAINS = {"tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 3.0 / 4}
@@ -83,10 +85,7 @@ class KaimingUniform(base.MSRAInitializer):
     """Uniform with variance gain^2 / fan_in: see :func:`calculate_gain`."""
 
     def __init__(
-        self,
-        fan_in: float | None = None,
-        negative_slope: float = 0.0,
-        nonlinearity: str = "relu",
+        self, fan_in: float | None = None, negative_slope: float = 0.0, nonlinearity: str = "relu"
     ) -> None:
         super().__init__(True, fan_in, gain=calculate_gain(nonlinearity, negative_slope))
 
@@ -95,10 +94,7 @@ class KaimingNormal(base.MSRAInitializer):
     """Normal with variance gain^2 / fan_in: see :func:`calculate_gain`."""
 
     def __init__(
-        self,
-        fan_in: float | None = None,
-        negative_slope: float = 0.0,
-        nonlinearity: str = "relu",
+        self, fan_in: float | None = None, negative_slope: float = 0.0, nonlinearity: str = "relu"
     ) -> None:
         super().__init__(False, fan_in, gain=calculate_gain(nonlinearity, negative_slope))
 
@@ -168,21 +164,4 @@ class Orthogonal(base.Initializer):
 
 Bilinear = base.BilinearInitializer
 
-__all__ = [
-    "Assign",
-    "Bilinear",
-    "Constant",
-    "Dirac",
-    "KaimingNormal",
-    "KaimingUniform",
-    "Normal",
-    "Orthogonal",
-    "TruncatedNormal",
-    "Uniform",
-    "XavierNormal",
-    "XavierUniform",
-    "calculate_gain",
-    "set_global_initializer",
-]
-
-publish_listed(__name__)
+publish_definitions(__name__, "Bilinear Constant Uniform set_global_initializer")

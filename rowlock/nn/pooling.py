@@ -16,7 +16,7 @@ from ..graph.layers.pool import indexed
 from ..graph.ops.conv import window_paddings
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
-from ..strategies.errors import InvalidType, InvalidValue
+from ..strategies.errors import InvalidValue, require_type
 from .convs import spread
 
 
@@ -208,8 +208,7 @@ def _adaptive_max(
     """Maximum over as many windows as the result has elements; with ``return_mask`` also their places."""
     layer = f"adaptive_max_pool{dims}d"
     _check(x, layer, dims)
-    if not isinstance(return_mask, bool):
-        raise InvalidType(f"{layer}: return_mask must be a bool, got {return_mask!r}.")
+    require_type(return_mask, bool, f"{layer}: return_mask must be a bool")
     sizes = spread(dims, _output_sizes(layer, dims, x, output_size, 2), 1)
     attrs = {"ksize": sizes, "adaptive": True}
     result = _as_image(dims, x, lambda image: indexed(len(sizes), image, attrs, name))
@@ -259,8 +258,7 @@ def _unpooled(
     layer: str, dims: int, x: Variable, windows: tuple[list[int], ...], output_size: Any
 ) -> list[int]:
     """Return the sizes of the result: less than a stride from where the windows are one behind the other."""
-    if not isinstance(output_size, (list, tuple)):
-        raise InvalidType(f"{layer}: output_size must be a list, got {output_size!r}.")
+    require_type(output_size, list | tuple, f"{layer}: output_size must be a list")
     numbers = list(output_size)[-dims:]
     if len(output_size) not in (dims, dims + 2):
         raise InvalidValue(

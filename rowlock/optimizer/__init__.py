@@ -6,13 +6,16 @@ from typing import Any
 
 from ..graph.layers.regularizer import as_regularizer
 from ..graph.training import optimizer as methods
-from ..graph.training.optimizer import Optimizer
-from ..graph.training.optimizer.adamw import AdamW
-from ..graph.training.optimizer.adaptive import ASGD, NAdam, RAdam, Rprop
+from ..graph.training.optimizer import Optimizer as Optimizer
+from ..graph.training.optimizer.adamw import AdamW as AdamW
+from ..graph.training.optimizer.adaptive import ASGD as ASGD
+from ..graph.training.optimizer.adaptive import NAdam as NAdam
+from ..graph.training.optimizer.adaptive import RAdam as RAdam
+from ..graph.training.optimizer.adaptive import Rprop as Rprop
 from ..graph.training.optimizer.methods import check_moments
-from ..names import publish_listed
+from ..names import publish_definitions
 from ..strategies.errors import InvalidArgument
-from . import lr
+from . import lr as lr
 
 
 class SGD(methods.SGDOptimizer):
@@ -193,23 +196,4 @@ class LBFGS(Optimizer):
         )
 
 
-__all__ = [
-    "ASGD",
-    "LBFGS",
-    "SGD",
-    "Adadelta",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "Adamax",
-    "Lamb",
-    "Momentum",
-    "NAdam",
-    "Optimizer",
-    "RAdam",
-    "RMSProp",
-    "Rprop",
-    "lr",
-]
-
-publish_listed(__name__)
+publish_definitions(__name__, "ASGD AdamW NAdam Optimizer RAdam Rprop lr")

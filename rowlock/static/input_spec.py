@@ -9,7 +9,7 @@ import numpy as np
 
 from ..graph.layers.arguments import integer
 from ..graph.program.variable import Variable
-from ..strategies.errors import InvalidType, InvalidValue
+from ..strategies.errors import InvalidType, InvalidValue, require_type
 from ..strategies.types import VarType, to_var_type
 
 
@@ -28,10 +28,8 @@ class InputSpec:
         name: str | None = None,
         stop_gradient: bool = False,
     ) -> None:
-        if not isinstance(shape, (list, tuple)):
-            raise InvalidType(f"InputSpec: shape must be a list or a tuple, got {shape!r}.")
-        if name is not None and not isinstance(name, str):
-            raise InvalidType(f"InputSpec: name must be a str or None, got {name!r}.")
+        require_type(shape, list | tuple, "InputSpec: shape must be a list or a tuple")
+        require_type(name, str | None, "InputSpec: name must be a str or None")
         self.shape = tuple(_size(size) for size in shape)
         self.dtype: VarType = to_var_type(dtype)
         self.name = name

@@ -73,8 +73,7 @@ def deform_conv2d(
 
 
 fc = reordered(
-    layers.fc,
-    "x=input size num_flatten_dims weight_attr=param_attr bias_attr activation=act name",
+    layers.fc, "x=input size num_flatten_dims weight_attr=param_attr bias_attr activation=act name"
 )
 
 

@@ -14,7 +14,7 @@ from ..functions.creation import constant, full_like
 from ..functions.search import argsort, where
 from ..functions.signatures import reordered
 from ..graph.layers import boxes as regions
-from ..graph.layers import detection, sequence
+from ..graph.layers import detection, proposals, sequence
 from ..graph.layers import shape as layers
 from ..graph.layers.arguments import check_integers
 from ..graph.layers.conv import several
@@ -65,8 +65,7 @@ prior_box = reordered(
     "min_max_aspect_ratios_order name",
 )
 box_coder = reordered(
-    regions.box_coder,
-    "prior_box prior_box_var target_box code_type box_normalized axis name",
+    regions.box_coder, "prior_box prior_box_var target_box code_type box_normalized axis name"
 )
 
 
@@ -349,22 +348,10 @@ def distribute_fpn_proposals(
     coarser maps. With ``rois_num`` (int32 [N]: those of each image) there are such numbers for each map.
     """
     rows = layers.shape(fpn_rois)[:1] if rois_num is None else rois_num
-    op_type = "distribute_fpn_proposals"
-    by_image = sequence.lod_reset(fpn_rois, _ends(rows, op_type))
-    helper = LayerHelper(op_type, name)
-    maps = [helper.new(fpn_rois.dtype) for _ in range(max_level - min_level + 1)]
-    (index,) = helper.layers(
-        op_type,
-        "RestoreIndex",
-        "RestoreIndex",
-        fpn_rois=by_image,
-        multi_fpn_rois=maps,
-        min_level=min_level,
-        max_level=max_level,
-        refer_level=refer_level,
-        refer_scale=refer_scale,
-        pixel_offset=pixel_offset,
-    )
+    by_image = sequence.lod_reset(fpn_rois, _ends(rows, "distribute_fpn_proposals"))
+    levels = {"min_level": min_level, "max_level": max_level, "refer_level": refer_level}
+    levels |= {"refer_scale": refer_scale, "pixel_offset": pixel_offset}
+    maps, index = proposals.regions_by_map(by_image, name, **levels)
     counts = None if rois_num is None else [_counts(rois) for rois in maps]
     return [_plain(rois) for rois in maps], index, counts
 

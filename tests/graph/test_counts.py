@@ -39,7 +39,7 @@ def test_counts_of_a_small_net(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_is_no_program_or_batch_is_refused() -> None:
-    with pytest.raises(TypeError, match="memory_usage takes a Program, got int"):
+    with pytest.raises(TypeError, match=r"memory_usage takes a Program, got 3 \(int\)"):
         fluid.contrib.memory_usage(3, 1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="batch_size must be positive"):
         fluid.contrib.memory_usage(fluid.Program(), 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -197,6 +198,30 @@ def test_a_transpose_that_moves_nothing_costs_nothing(order: list[int], views: i
     program = compile_program(main, ("x",), (out.name,), target, capabilities()).program
     plan = planned(program, [Spec((4, 4), VarType.FP32)], MemoryOptions(True, True))
     assert [program.values[i].name for i in plan.views] == [turned.name] * views
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [
+        ("reshape", {"shape": [0, -1]}),
+        ("squeeze", {"axes": [1]}),
+        ("unsqueeze", {"axes": [1]}),
+        ("flatten", {"axis": 1}),
+        ("transpose", {"axis": [0, 2, 1]}),
+    ],
+)
+def test_gradients_of_views_keep_no_operand(op: str, attrs: dict[str, Any]) -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x = layers.create_parameter([4, 1, 4], "float32")
+        helper = fluid.layer_helper.LayerHelper(op)
+        out = helper.create_variable_for_type_inference("float32")
+        helper.append_op(op, {"X": layers.scale(x, 2.0)}, {"Out": out}, attrs)
+        fluid.append_backward(layers.mean(layers.square(out)))
+    target = Target(replicas=1, strategy=BuildStrategy())
+    program = compile_program(main, (), (f"{x.name}@GRAD",), target, capabilities()).program
+    (gradient,) = (node for node in program.nodes if node.op == f"{op}_grad")
+    assert [program.values[i].name for i in gradient.reads()] == [f"{out.name}@GRAD"]
 
 
 def parts_net(seed: int) -> RandomNet:

@@ -149,9 +149,13 @@ def test_random_numbers_and_branches_keep_their_variables() -> None:
     [
         ({"level": 2}, InvalidValue, "level must be 0 or 1, got 2"),
         ({"level": True}, InvalidType, "level must be an int, got True"),
-        ({"skip_opt_set": "loss"}, InvalidValue, "a set or a list of variables, got str"),
+        (
+            {"skip_opt_set": "loss"},
+            InvalidValue,
+            "a set or a list of variables, got 'loss' \\(str\\)",
+        ),
         ({"skip_opt_set": [3]}, InvalidType, "variables or their names, got 3"),
-        ({"input_program": None}, InvalidType, "a Program is rewritten, got NoneType"),
+        ({"input_program": None}, InvalidType, "a Program is rewritten, got None \\(NoneType\\)"),
     ],
 )
 def test_wrong_arguments(call: dict[str, Any], error: type[Exception], text: str) -> None:

@@ -103,8 +103,8 @@ def test_configs(config: Any, error: type[Exception], text: str) -> None:
         ({"pservers": "a:1,b:1,a:1"}, InvalidValue, "'a:1' twice: give each process an endpoint"),
         ({"pservers": 6174}, InvalidType, "must be endpoints, such as .*, got 6174"),
         ({"sync_mode": 1}, InvalidType, "sync_mode must be a bool, got 1"),
-        ({"program": "main"}, InvalidType, "program must be a Program, got str"),
-        ({"startup_program": 3}, InvalidType, "startup_program must be a Program, got int"),
+        ({"program": "main"}, InvalidType, "program must be a Program, got 'main' \\(str\\)"),
+        ({"startup_program": 3}, InvalidType, "startup_program must be a Program, got 3 \\(int\\)"),
     ],
 )
 def test_calls(call: dict[str, Any], error: type[Exception], text: str) -> None:

@@ -263,8 +263,12 @@ def gradients(
     dev: Device | None = None,
     back_end: str = "",
     layout: str = "",
+    without: str = "",
 ) -> Arrays:
-    """Run the declared gradient op(s); returns gradients by forward slot (``only`` one, if named)."""
+    """Run the declared gradient op(s); returns gradients by forward slot (``only`` one, if named).
+
+    The elements of its slot ``without`` are lost.
+    """
     grad = op.grad
     assert grad is not None
     declared = OPS[grad.type]
@@ -278,7 +282,7 @@ def gradients(
             if arrays is None and source.endswith("@GRAD"):
                 arrays = seeds.get(source.removesuffix("@GRAD"))
             if arrays:
-                operands[slot] = arrays
+                operands[slot] = list(map(lost, arrays)) if slot == without else arrays
         operands |= offsets_for(declared, inputs)
         results = run(
             declared,

@@ -108,6 +108,21 @@ IN_PROGRAMS = {
     *(("split_lod_tensor", i) for i in (1, 2, 3)),
 }
 DIFFERENTIABLE = [(n, i) for n, i in CASES if OPS[n].grad and (n, i) not in IN_PROGRAMS]
+# Slots of gradient ops of which kernels of arrays read no element: of parameters, which stay anyway; of
+# gradients that are zeros; of numbers by sequence or by channel; of values whose sequences are read; and what
+# kernels on GPUs, or ops that take the place of the gradient op, do read.
+UNREAD = {
+    *("ceil Out@GRAD", "floor Out@GRAD", "round Out@GRAD", "trunc Out@GRAD"),
+    *("batch_norm Bias", "fused_batch_norm_act Bias", "fused_bn_add_activation Bias"),
+    *("masked_bn_add_activation Bias", "masked_bn_add_activation Mask", "sync_batch_norm Bias"),
+    *("layer_norm Bias", "data_norm bias", "inplace_abn SavedMean", "gru Bias", "gru Hidden"),
+    *("lookup_table W", "lookup_table_v2 W", "fused_embedding_seq_pool W"),
+    *("linear_chain_crf Transition", "rank_attention RankParam", "hierarchical_sigmoid PreOut"),
+    *("sequence_topk_avg_pooling ROW", "sequence_topk_avg_pooling COLUMN"),
+    *("var_conv_2d ROW", "var_conv_2d COLUMN", "split_lod_tensor X"),
+    *("sequence_slice Length", "sequence_unpad Length"),
+    *("deformable_psroi_pooling TopCount", "slogdeterminant Out"),
+}
 REFUSED = [(n, i) for n in sorted(OPS) for i in range(len(OPS[n].refuses))]
 LIMITED = [(n, name) for n in sorted(OPS) if OPS[n].samples for name, _ in OPS[n].limits]
 LINES = [name for name in sorted(OPS) if isinstance(OPS[name].shape, Sized) and OPS[name].samples]
@@ -360,6 +375,37 @@ def test_each_gradient_alone(name: str, index: int) -> None:
         alone = gradients(op, inputs, outputs, seeds, attrs, only=slot)
         for one, other in zip(grads, alone[slot], strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in DIFFERENTIABLE}))
+def test_what_gradients_read_the_shape_of_alone_is_declared(name: str) -> None:
+    """Else it stays in memory for them: see ``Op.shapes_of``."""
+    op, unread, read = OPS[name], set[str](), set[str]()
+    assert op.grad is not None
+    declared = OPS[op.grad.type]
+    for index in (i for n, i in DIFFERENTIABLE if n == name):
+        inputs, attrs = draw(op, op.samples[index], "float64")
+        outputs = run(op, inputs, attrs)
+        seeds = seeds_of(op, outputs)
+        whole = gradients(op, inputs, outputs, seeds, attrs) if seeds else {}
+        shapes = declared.shape_slots(
+            {**declared.attrs, **op.grad.attributes(attrs)}, op.grad.reads()
+        )
+        for slot, source in op.grad.reads().items() if seeds else ():
+            arrays = inputs.get(source, outputs.get(source)) or seeds.get(
+                source.removesuffix("@GRAD")
+            )
+            if slot in shapes or not arrays or not any(array.size for array in arrays):
+                continue
+            try:
+                others = gradients(op, inputs, outputs, seeds, attrs, without=slot)
+            except Exception:  # it refuses the elements, so it reads them
+                read.add(slot)
+                continue
+            pairs = ((o, one) for s in whole for o, one in zip(others[s], whole[s], strict=True))
+            same = all(one is None or np.array_equal(o, one, equal_nan=True) for o, one in pairs)
+            (unread if same else read).add(slot)
+    assert {f"{name} {slot}" for slot in unread - read} <= UNREAD
 
 
 @pytest.mark.parametrize(("name", "index"), REFUSED)

@@ -230,10 +230,7 @@ class _Rewriter:
         if self.block.has_var(name):
             name = unique_name.generate(name)
         return self.block.create_var(
-            name=name,
-            dtype=dtype,
-            stop_gradient=source.stop_gradient,
-            lod_level=source.lod_level,
+            name=name, dtype=dtype, stop_gradient=source.stop_gradient, lod_level=source.lod_level
         )
 
     def _note_cast(self, op: Operator) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....strategies.errors import InvalidType, Unsupported
+from ....strategies.errors import InvalidType, Unsupported, require_type
 from ....strategies.types import LOW
 from ...layers import shape, unary
 from ...program.operator import Operator
@@ -36,10 +36,9 @@ def extend_with_decoupled_weight_decay(base_optimizer: type[Optimizer]) -> type[
             apply_decay_param_fun: Callable[[str], bool] | None = None,
             **settings: Any,
         ) -> None:
-            if not isinstance(weight_decay, (float, Variable)):
-                raise InvalidType(
-                    f"weight_decay must be a float or a Variable, got {weight_decay!r}."
-                )
+            require_type(
+                weight_decay, float | Variable, "weight_decay must be a float or a Variable"
+            )
             super().__init__(**settings)
             self._weight_decay, self._decays = weight_decay, apply_decay_param_fun
 

@@ -10,11 +10,7 @@ from ....strategies.errors import InvalidType, InvalidValue
 from ....strategies.types import VarType
 from ...layers.helper import LayerHelper
 from ...layers.initializer import ConstantInitializer
-from ...layers.regularizer import (
-    L1DecayRegularizer,
-    L2DecayRegularizer,
-    append_regularization_ops,
-)
+from ...layers.regularizer import L1DecayRegularizer, L2DecayRegularizer, append_regularization_ops
 from ...ops.dgc import CLIP, DGC
 from ...program.block import Block
 from ...program.operator import Operator

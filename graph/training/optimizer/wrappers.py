@@ -256,11 +256,7 @@ class LookAhead(LookaheadOptimizer):
     """Paddle 2.x's form: slow weights begin where the first step leads, and only trained weights have them."""
 
     def __init__(
-        self,
-        inner_optimizer: Minimizes,
-        alpha: float = 0.5,
-        k: int = 5,
-        name: str | None = None,
+        self, inner_optimizer: Minimizes, alpha: float = 0.5, k: int = 5, name: str | None = None
     ) -> None:
         super().__init__(inner_optimizer, alpha, k)
         self._name = name

@@ -22,7 +22,7 @@ from ...graph.layers.stacked_lstm import lstm
 from ...graph.program.variable import Variable
 from ...names import publish_listed
 from ...nn.layer.basic_units import BasicGRUUnit, BasicLSTMUnit
-from ...strategies.errors import InvalidType
+from ...strategies.errors import InvalidType, require_type
 
 __all__ = [
     "BasicDecoder",
@@ -181,8 +181,7 @@ class LSTMCell(RNNCell):
     def call(self, inputs: Variable, states: list[Variable]) -> tuple[Variable, list[Variable]]:  # type: ignore[override]
         """Return the new hidden state [N, hidden_size], and the states [hidden, cell]."""
         check_float(inputs, "inputs", "LSTMCell")
-        if not isinstance(states, list):
-            raise InvalidType(f"LSTMCell: states must be a list [hidden, cell], got {states!r}.")
+        require_type(states, list, "LSTMCell: states must be a list [hidden, cell]")
         for state in states:
             check_float(state, "states", "LSTMCell")
         hidden, cell = self.lstm_unit(inputs, *states)

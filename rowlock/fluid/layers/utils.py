@@ -4,28 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...graph.layers.nest import (
-    assert_same_structure,
-    copy_mutable_vars,
-    flatten,
-    hold_mutable_vars,
-    is_sequence,
-    map_structure,
-    pack_sequence_as,
-)
-from ...names import publish_listed
+from ...graph.layers.nest import assert_same_structure as assert_same_structure
+from ...graph.layers.nest import copy_mutable_vars as copy_mutable_vars
+from ...graph.layers.nest import flatten as flatten
+from ...graph.layers.nest import hold_mutable_vars as hold_mutable_vars
+from ...graph.layers.nest import is_sequence as is_sequence
+from ...graph.layers.nest import map_structure as map_structure
+from ...graph.layers.nest import pack_sequence_as as pack_sequence_as
+from ...names import publish_definitions
 from ...strategies.errors import InvalidValue
-
-__all__ = [
-    "assert_same_structure",
-    "convert_to_list",
-    "copy_mutable_vars",
-    "flatten",
-    "hold_mutable_vars",
-    "is_sequence",
-    "map_structure",
-    "pack_sequence_as",
-]
 
 
 def convert_to_list(value: Any, n: int, name: str, dtype: Any = int) -> list[Any]:
@@ -54,4 +41,8 @@ def _is_number(value: Any, dtype: Any) -> bool:
     return True
 
 
-publish_listed(__name__)
+publish_definitions(
+    __name__,
+    "assert_same_structure copy_mutable_vars flatten hold_mutable_vars is_sequence map_structure "
+    "pack_sequence_as",
+)

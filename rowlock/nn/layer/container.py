@@ -9,7 +9,7 @@ from typing import Any
 from ...functions.creation import assign
 from ...graph.program.variable import Parameter, Variable
 from ...names import publish_definitions
-from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
+from ...strategies.errors import InvalidArgument, InvalidValue, require_type
 from .layers import Layer
 
 
@@ -128,8 +128,7 @@ def _pairs(items: Any, kind: str) -> Iterator[tuple[str, Any]]:
     """
     if isinstance(items, Mapping) or hasattr(items, "items"):
         items = items.items()
-    if not isinstance(items, Iterable):
-        raise InvalidArgument(f"{kind} takes a mapping or (name, value) pairs, got {items!r}.")
+    require_type(items, Iterable, f"{kind} takes a mapping or (name, value) pairs", InvalidArgument)
     for pair in items:
         if not isinstance(pair, (list, tuple)) or len(pair) != 2:
             raise InvalidValue(f"{kind} takes (name, value) pairs, got {pair!r}.")
@@ -208,8 +207,7 @@ class ParameterDict(Layer):
         Raises:
             InvalidArgument: it is no Parameter.
         """
-        if not isinstance(parameter, Parameter):
-            raise InvalidArgument(f"ParameterDict holds Parameters, got {parameter!r}.")
+        require_type(parameter, Parameter, "ParameterDict holds Parameters", InvalidArgument)
         self.add_parameter(key, parameter)
 
     def __len__(self) -> int:
@@ -237,8 +235,7 @@ class ParameterList(Layer):
         Raises:
             InvalidArgument: it is no Parameter.
         """
-        if not isinstance(parameter, Parameter):
-            raise InvalidArgument(f"ParameterList holds Parameters, got {parameter!r}.")
+        require_type(parameter, Parameter, "ParameterList holds Parameters", InvalidArgument)
         self.add_parameter(str(len(self)), parameter)
         return self
 
@@ -251,8 +248,7 @@ class ParameterList(Layer):
         Raises:
             InvalidType: it is no Variable.
         """
-        if not isinstance(parameter, Variable):
-            raise InvalidType(f"ParameterList takes a Variable, got {parameter!r}.")
+        require_type(parameter, Variable, "ParameterList takes a Variable")
         assign(parameter, self[index])
 
     def __len__(self) -> int:

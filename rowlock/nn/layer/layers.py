@@ -25,6 +25,7 @@ from ...strategies.errors import (
     InvalidValue,
     Unsupported,
     nearest,
+    require_type,
 )
 from ...strategies.types import VarType, to_numpy, to_var_type
 
@@ -177,8 +178,7 @@ class Layer:
         Raises:
             InvalidValue: ``mode`` is no bool.
         """
-        if not isinstance(mode, bool):
-            raise InvalidValue(f"train() takes True or False, got {mode!r}.")
+        require_type(mode, bool, "train() takes True or False", InvalidValue)
         for layer in self.sublayers(include_self=True):
             layer.training = mode
         return self
@@ -202,8 +202,7 @@ class Layer:
 
         Without an initializer, weights are Xavier uniform and biases zero. ``device`` is the executor's place.
         """
-        if not isinstance(shape, (list, tuple)):
-            raise InvalidType(f"create_parameter: shape must be a list of ints, got {shape!r}.")
+        require_type(shape, list | tuple, "create_parameter: shape must be a list of ints")
         sizes = [integer(size, "a size of shape", type(self).__name__) for size in shape]
         return self._helper.create_parameter(
             attr or None if attr is not False else False,
@@ -234,8 +233,7 @@ class Layer:
             KeyError: the name is empty, has a dot, or is another attribute's.
         """
         self._check_name(name, "parameter", self._parameters)
-        if parameter is not None and not isinstance(parameter, Parameter):
-            raise InvalidType(f"add_parameter takes a Parameter, got {parameter!r}.")
+        require_type(parameter, Parameter | None, "add_parameter takes a Parameter")
         self._parameters[name] = parameter
         return parameter
 
@@ -245,8 +243,9 @@ class Layer:
         Raises:
             InvalidArgument: ``sublayer`` is no Layer.
         """
-        if sublayer is not None and not isinstance(sublayer, Layer):
-            raise InvalidArgument(f"{type(self).__name__}: a layer is needed, got {sublayer!r}.")
+        require_type(
+            sublayer, Layer | None, f"{type(self).__name__}: a layer is needed", InvalidArgument
+        )
         self._sub_layers[str(name)] = sublayer
         return sublayer
 
@@ -260,8 +259,7 @@ class Layer:
             KeyError: the name is empty, has a dot, or is another attribute's.
         """
         self._check_name(name, "buffer", self._buffers)
-        if tensor is not None and not isinstance(tensor, Variable):
-            raise InvalidType(f"register_buffer takes a Variable, got {tensor!r}.")
+        require_type(tensor, Variable | None, "register_buffer takes a Variable")
         self._buffers[name] = tensor
         keep = persistable and (tensor is None or tensor.persistable)
         names = self._non_persistable_buffer_names_set
@@ -270,8 +268,7 @@ class Layer:
     def _check_name(self, name: Any, kind: str, own: Mapping[str, Any]) -> None:
         if "_parameters" not in vars(self):
             raise InvalidValue(_INIT.format(type(self).__name__))
-        if not isinstance(name, str):
-            raise InvalidType(f"the name of a {kind} must be a str, got {name!r}.")
+        require_type(name, str, f"the name of a {kind} must be a str")
         if not name or "." in name:
             raise KeyError(f"the name of a {kind} cannot be empty or have a dot: {name!r}.")
         if name not in own and hasattr(self, name):

@@ -264,10 +264,7 @@ class TransformerEncoder(_Stack):
     """``num_layers`` encoder layers: the one that is given, and others made as it was; then ``norm``."""
 
     def __init__(
-        self,
-        encoder_layer: TransformerEncoderLayer,
-        num_layers: int,
-        norm: LayerNorm | None = None,
+        self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: LayerNorm | None = None
     ) -> None:
         super().__init__(encoder_layer, num_layers, norm)
 
@@ -284,10 +281,7 @@ class TransformerDecoder(_Stack):
     """``num_layers`` decoder layers: the one that is given, and others made as it was; then ``norm``."""
 
     def __init__(
-        self,
-        decoder_layer: TransformerDecoderLayer,
-        num_layers: int,
-        norm: LayerNorm | None = None,
+        self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: LayerNorm | None = None
     ) -> None:
         super().__init__(decoder_layer, num_layers, norm)
 

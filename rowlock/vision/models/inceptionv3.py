@@ -7,15 +7,7 @@ from typing import Any
 from ...functions.manipulation import concat, reshape
 from ...graph.program.variable import Variable
 from ...names import publish_definitions
-from ...nn import (
-    AdaptiveAvgPool2D,
-    AvgPool2D,
-    Dropout,
-    Layer,
-    LayerList,
-    Linear,
-    MaxPool2D,
-)
+from ...nn import AdaptiveAvgPool2D, AvgPool2D, Dropout, Layer, LayerList, Linear, MaxPool2D
 from .blocks import ConvNormActivation, builder, uniform
 
 # A convolution: its attribute, channels, size, and stride. A branch is a chain of these, which may begin with a

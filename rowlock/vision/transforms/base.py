@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.errors import InvalidArgument, InvalidValue, Unsupported
+from ...strategies.errors import InvalidArgument, InvalidValue, Unsupported, require_type
 
 
 def check(condition: bool, message: str) -> None:
@@ -57,8 +57,7 @@ class BaseTransform:
     """
 
     def __init__(self, keys: Sequence[str] | None = None) -> None:
-        if keys is not None and not isinstance(keys, Sequence):
-            raise InvalidValue(f"keys must be a sequence, got {keys!r}.")
+        require_type(keys, Sequence | None, "keys must be a sequence", InvalidValue)
         self.keys = ("image",) if keys is None else keys
         for key in self.keys:
             if self._get_apply(key) is None:

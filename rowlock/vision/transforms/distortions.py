@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidType, InvalidValue, require_type
 from . import functional as F
 from .base import BaseTransform, check, is_number
 from .images import image_size, is_pil, num_channels
@@ -22,8 +22,7 @@ def _span(name: str, value: Any, lengths: tuple[int, ...] = (2,)) -> list[float]
         if value < 0:
             raise InvalidValue(f"{name} must not be negative as a single number, got {value}.")
         return [-float(value), float(value)]
-    if not isinstance(value, Sequence):
-        raise InvalidType(f"{name} must be a number or a sequence, got {value!r}.")
+    require_type(value, Sequence, f"{name} must be a number or a sequence")
     if len(value) not in lengths:
         raise InvalidValue(f"{name} must have {lengths} values, got {value!r}.")
     return [float(v) for v in value]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...names import publish_definitions
-from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
+from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, require_type
 from . import images
 
 _LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601
@@ -67,10 +67,7 @@ def resize(img: Any, size: int | Sequence[int], interpolation: str = "bilinear")
 
 
 def pad(
-    img: Any,
-    padding: int | Sequence[int],
-    fill: Any = 0,
-    padding_mode: str = "constant",
+    img: Any, padding: int | Sequence[int], fill: Any = 0, padding_mode: str = "constant"
 ) -> Any:
     """Pad all sides by one number, by (left and right, top and bottom) or by (left, top, right, bottom).
 
@@ -89,8 +86,7 @@ def pad(
     left, top, right, bottom = _sides(padding)
     if not isinstance(fill, int | float | str | list | tuple):
         raise InvalidType(f"fill must be a number or one for each channel, got {fill!r}.")
-    if not isinstance(padding_mode, str):
-        raise InvalidType(f"padding_mode must be a string, got {padding_mode!r}.")
+    require_type(padding_mode, str, "padding_mode must be a string")
     if padding_mode not in _PADDING_MODES:
         raise InvalidArgument(
             f"padding_mode must be one of {_PADDING_MODES}, got {padding_mode!r}."
@@ -218,8 +214,7 @@ def affine(
     shear = (shear, 0.0) if isinstance(shear, int | float) else shear
     middle = (width * 0.5, height * 0.5) if center is None else center
     for name, value in (("translate", translate), ("shear", shear), ("center", middle)):
-        if not isinstance(value, list | tuple):
-            raise InvalidType(f"{name} must be a list or a tuple, got {value!r}.")
+        require_type(value, list | tuple, f"{name} must be a list or a tuple")
     shear = tuple(shear) * 2 if len(shear) == 1 else shear
     for name, value in (("translate", translate), ("shear", shear), ("center", middle)):
         if len(value) != 2:
@@ -349,8 +344,7 @@ def _sides(padding: Any) -> tuple[int, int, int, int]:
     """Return left, top, right and bottom."""
     if isinstance(padding, int):
         padding = (padding,)
-    if not isinstance(padding, list | tuple):
-        raise InvalidType(f"padding must be an int, a list or a tuple, got {padding!r}.")
+    require_type(padding, list | tuple, "padding must be an int, a list or a tuple")
     if len(padding) not in (1, 2, 4):
         raise InvalidValue(f"padding must have 2 or 4 values, got {padding!r}.")
     if min(padding) < 0:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.errors import InvalidType, InvalidValue, Unsupported
+from ...strategies.errors import InvalidType, InvalidValue, Unsupported, require_type
 
 Array = np.ndarray[Any, Any]
 _INTERPOLATION = ("nearest", "bilinear", "bicubic", "box", "area", "lanczos", "hamming")
@@ -92,8 +92,7 @@ def channel_fill(fill: Any, channels: int) -> tuple[Any, ...]:
     """
     if isinstance(fill, int | float | np.number):
         return (fill,) * channels
-    if not isinstance(fill, list | tuple):
-        raise InvalidType(f"fill must be a number, a list or a tuple, got {fill!r}.")
+    require_type(fill, list | tuple, "fill must be a number, a list or a tuple")
     if len(fill) not in (1, channels):
         raise InvalidValue(f"fill must have 1 value or {channels}, got {fill!r}.")
     return tuple(fill) * (channels // len(fill))

@@ -43,10 +43,7 @@ class Resize(BaseTransform):
     """Resize to (height, width), or the shorter side to an int: see :func:`~.functional.resize`."""
 
     def __init__(
-        self,
-        size: Any,
-        interpolation: str = "bilinear",
-        keys: Sequence[str] | None = None,
+        self, size: Any, interpolation: str = "bilinear", keys: Sequence[str] | None = None
     ) -> None:
         super().__init__(keys)
         fits = isinstance(size, int) or (isinstance(size, Sequence) and len(size) == 2)
