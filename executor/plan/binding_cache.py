@@ -126,7 +126,7 @@ class BindingCache:
             tuple(values[i].name for i in read),
             tuple(values[i].name for i in written),
             unknown and self._program.uneven,
-            self._program.changed_by(node),
+            bool(self._program.changed_by(node)),
             bool(op.views or op.parts or op.twins(node.attrs)),
             bool(shares or lasting),
             vars(op.bound({}, {}, node.attrs)),

@@ -104,14 +104,11 @@ class RankPart:
         for node in self.nodes:
             if node is self.vote_at:
                 return
-            if not self.program.changed_by(node):
-                continue
-            for i in (i for positions in node.outputs.values() for i in positions if i >= 0):
-                if self.program.values[i].kind == STATE:
-                    raise ExecutionError(
-                        f"operator {node.op} would write {self.program.values[i].name!r} before all replicas "
-                        f"have agreed to (built at {node.where})"
-                    )
+            if names := self.program.changed_by(node):
+                raise ExecutionError(
+                    f"operator {node.op} would write {names[0]!r} before all replicas "
+                    f"have agreed to (built at {node.where})"
+                )
 
 
 def gpus_can_vote(program: ReplicaProgram) -> bool:

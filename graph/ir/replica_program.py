@@ -186,8 +186,8 @@ class ReplicaProgram:
         return list(dict.fromkeys(v.name for v in self.values if v.kind == STATE))
 
     def written_names(self) -> list[str]:
-        """Names of the persistables the program writes."""
-        return list(dict.fromkeys(v.name for v in self.values if v.kind == STATE and v.version > 0))
+        """Names of the persistables that a step may change; statistics of a norm that only uses them stay."""
+        return list(dict.fromkeys(name for node in self.nodes for name in self.changed_by(node)))
 
     def sized_by_step(self) -> frozenset[str]:
         """Names of the persistables that a step only writes, in a size that follows from what it is fed."""
@@ -273,26 +273,28 @@ class ReplicaProgram:
 
     @functools.cached_property
     def changes(self) -> bool:
-        """Whether a step may change a persistable; statistics of a batch norm that only uses them stay."""
-        return any(self.changed_by(node) for node in self.nodes)
+        """Whether a step may change a persistable."""
+        return bool(self.written_names())
 
-    def changed_by(self, node: NodeRecord) -> bool:
-        """Whether a node may change a persistable."""
+    def changed_by(self, node: NodeRecord) -> list[str]:
+        """Names of the persistables that a node may change."""
         if node.op == REGION:
-            return any(
-                self.values[i].kind == STATE and not _is_operand(node, number)
+            return [
+                self.values[i].name
                 for i, number in zip(node.outputs["Out"], node.attrs["results"], strict=True)
-            )
+                if self.values[i].kind == STATE and not _is_operand(node, number)
+            ]
         read, written = (
-            {
+            [
                 self.values[i].name
                 for positions in slots.values()
                 for i in positions
                 if i >= 0 and self.values[i].kind == STATE
-            }
+            ]
             for slots in (node.inputs, node.outputs)
         )
-        return bool(written) and not (written <= read and OPS[node.op].only_uses(node.attrs))
+        stays = set(written) <= set(read) and OPS[node.op].only_uses(node.attrs)
+        return [] if stays else written
 
     def needed_names(self) -> list[str]:
         """Names of the persistables that must hold a value before a step."""

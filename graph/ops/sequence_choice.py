@@ -315,16 +315,19 @@ def picked_shape(op: Inference) -> Mapping[str, Specs]:
     if op.sizes is None:
         return {"Out": OFFSETS}
     (count,) = op.sizes
-    op.require(count >= 0, "more sequences are longer than I than X has")
+    named = "are longer than I" if op.attr("by") == LONGER else "Y names"
+    op.require(count >= 0, f"X has fewer sequences than {named}: feed as many sequences of both")
     return {"Out": of_shape((count + 1,), OFFSETS)}
 
 
 def _picked_sizes(read: Elements, attrs: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return how many sequences of the last level lie in those chosen."""
+    """Return how many sequences of the last level lie in those chosen; -1: X has not all of these."""
     *outer, last = read["X"]
     (y,), by = read["Y"], attrs["by"]
     if by != LONGER:
-        return (len(rows_of(outer, chosen(by, y))),)
+        numbers = chosen(by, y)
+        there = len(read["X"][0]) - 1 > numbers.max(initial=-1)
+        return (len(rows_of(outer, numbers)) if there else -1,)
     count = first_rows(outer, longer(y, *read["I"]))
     return (count if count < len(last) else -1,)
 

@@ -71,6 +71,10 @@ class Variable:
         """Number of dimensions."""
         return len(self.shape or ())
 
+    def _set_error_clip(self, error_clip: Any) -> None:
+        """Have ``minimize`` clip the gradient of this variable by an ``ErrorClipByValue`` (None: not)."""
+        self.error_clip = error_clip
+
     def details(self) -> dict[str, Any]:
         """Return the settings of the variable that a saved program does not hold, by name."""
         return {"error_clip": self.error_clip, "stop_gradient": self.stop_gradient}

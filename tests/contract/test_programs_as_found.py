@@ -12,7 +12,7 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock.fluid.contrib.layers import basic_lstm
 from rowlock.fluid.layers.learning_rate_scheduler import _decay_step_counter
-from rowlock.strategies.errors import ExecutionError, FeedError, InvalidState
+from rowlock.strategies.errors import ExecutionError, FeedError, InvalidState, ShapeError
 
 layers = fluid.layers
 
@@ -285,6 +285,41 @@ def test_a_target_net_that_a_program_of_one_place_copies_is_new_on_every_place()
                     feed["actions"] = rng.randint(0, 2, (4, 1))
                     losses.append(exe.run(compiled, feed=feed, fetch_list=[loss])[0].mean())
     np.testing.assert_allclose(losses[:6], losses[6:], rtol=1e-5)
+
+
+def test_a_test_program_of_one_place_leaves_the_statistics_of_other_places(program: Any) -> None:
+    """What a norm only uses is not written: each place goes on testing with its own."""
+    x = fluid.data("x", [None, 2])
+    loss = layers.mean(layers.fc(layers.batch_norm(x, momentum=0.5), 1))
+    test = program.clone(for_test=True)
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    places = fluid.cpu_places(2)
+    train = fluid.CompiledProgram(program).with_data_parallel(loss.name, places=places)
+    tests = fluid.CompiledProgram(test).with_data_parallel(share_vars_from=train, places=places)
+    feed = {"x": np.array([[1, 2], [3, 5], [8, 9], [4, 7]], "float32")}
+    with rowlock.cluster(launcher="threads"):
+        exe.run(train, feed=feed)
+        before = exe.run(tests, feed=feed, fetch_list=[loss.name])[0]
+        exe.run(test, feed=feed, fetch_list=[loss.name])
+        after = exe.run(tests, feed=feed, fetch_list=[loss.name])[0]
+    np.testing.assert_array_equal(after, before)
+
+
+def test_a_memory_with_fewer_sequences_than_the_steps_is_named(program: Any) -> None:
+    words, notes = (fluid.data(name, [None, 2], lod_level=1) for name in ("words", "notes"))
+    rnn = layers.DynamicRNN()
+    with rnn.block():
+        rnn.step_input(words)
+        rnn.output(layers.sequence_pool(rnn.static_input(notes), "sum"))
+    rows = np.ones((4, 2), "float32")
+    pairs = {"words": [1, 1, 2], "notes": [3, 1]}
+    feed = {n: fluid.create_lod_tensor(rows, [c], fluid.CPUPlace()) for n, c in pairs.items()}
+    with pytest.raises(
+        ShapeError, match=r"X has fewer sequences than Y names.*notes@LOD0.*Built at"
+    ):
+        run(program, feed, rnn())
 
 
 @pytest.mark.parametrize("train", [True, False])
