@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
@@ -21,6 +21,7 @@ from rowlock.executor.plan.part import gpus_can_vote
 from rowlock.executor.replica.message import Message
 from rowlock.executor.replica.undecided import UndecidedSteps
 from rowlock.executor.simulated.simulated import SimulatedRuntime
+from rowlock.executor.simulated.streams import NOT_YET, SimulatedStream
 from rowlock.graph.ir.replica_program import ReplicaProgram
 from rowlock.graph.ops.collective import ALL_REDUCE
 from rowlock.strategies.build import BuildStrategy
@@ -188,8 +189,11 @@ def test_wherever_a_gpu_stops_each_rank_writes_all_of_a_step_or_nothing(
             groups: list[Any] = [replica.group for replica in members.replicas]
             answers, stream = team.launch(number), groups[0].runtime.compute
             pieces = -(-(stream.put - stream.did) // apart) * apart  # the last point is behind all
-            _advance(groups, min(stream.did + point, stream.put))
+            go_on = _stop(stream, point)
+            _advance(groups)
             groups[0].abort("its GPU is gone")
+            go_on()
+            _advance(groups)  # before any host looks
             team.land(answers)
             done, reached = team.done(), members.held()
             counts.add(tuple(count - number for count in done))
@@ -211,17 +215,24 @@ def _learned(team: Team, number: int) -> Any:
     return states[0]
 
 
-def _advance(groups: Any, point: int) -> None:
-    """Let one GPU go on to a point and no further, and another as far as it comes without it."""
-    stops, goes_on = (group.runtime.compute for group in groups)
+def _stop(stream: SimulatedStream, point: int) -> Callable[[], None]:
+    """Let a stream do some pieces of its work and no more; return what lets it go on."""
+    closed = [True]
+    if point < len(stream.work):
+        piece = stream.work[point]
+        stream.work[point] = lambda: NOT_YET if closed else piece()
+    return closed.clear
+
+
+def _advance(groups: Any) -> None:
+    """Let GPUs go on as far as they come."""
+    streams = [s for group in groups for s in (group.runtime.compute, group._communicator.stream)]
     rounds = 0  # in which nothing came of it
-    while stops.did < point or rounds < 5:
-        before = goes_on.did
-        stops.advance(min(stops.did + 1, point))
-        for group in groups:
-            group._communicator.stream.advance(group._communicator.stream.put)
-        goes_on.advance(goes_on.put)
-        rounds = 0 if goes_on.did > before else rounds + 1
+    while rounds < 5:
+        before = [stream.did for stream in streams]
+        for stream in streams:
+            stream.advance(stream.put)
+        rounds = rounds + 1 if [stream.did for stream in streams] == before else 0
         time.sleep(2e-4 if rounds else 0)
 
 
@@ -256,7 +267,11 @@ def test_a_kernel_that_finds_a_wrong_operand_keeps_all_from_writing() -> None:
         well = team.launch(3)
         other.runtime.execute(rows_of(device, "gather", np.array([0, 7]), 5))  # type: ignore[union-attr]
         failing = team.launch(4)
-        assert all(answer.kind == "fetched" for answer in team.land(well).values())
+        _advance(
+            [replica.group for replica in members.replicas]
+        )  # GPUs do not wait for their hosts
+        answers = team.land(well)
+        assert all(answer.kind == "fetched" for answer in answers.values()), answers
         answers = team.land(failing)
         assert [answers[rank].head["collateral"] for rank in range(2)] == [True, False]
         text = "replica 1: operator gather failed: gather: index 7 is outside the 5 rows (0 to 4)"
