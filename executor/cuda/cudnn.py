@@ -7,7 +7,6 @@ the fastest is stored on disk with its compiled kernels. Each gives the same bit
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import logging
 from collections.abc import Mapping
 from functools import cache, cached_property, partial
@@ -31,12 +30,12 @@ _ALIGNMENT = 256
 @cache
 def version() -> str:
     """Return the versions of cuDNN and its frontend, "" if one is not installed."""
-    if importlib.util.find_spec("cudnn") is None:
-        return ""
     try:
         cudnn = importlib.import_module("cudnn")
         return f"{cudnn.backend_version_string()} (frontend {cudnn.__version__})"
-    except Exception:  # no libcudnn, or one that does not load: the frontend has no class for that
+    except (
+        Exception
+    ):  # no frontend or libcudnn, or one that does not load: there is no class for that
         return ""
 
 

@@ -231,8 +231,8 @@ class Decision(Protocol):
 class Arriving(Sequence[np.ndarray]):
     """Arrays on their way to the host; reading an item waits for it and returns a copy.
 
-    ``step``: the step that they are of, if its GPUs vote on it: it may not happen. ``check`` raises what went
-    wrong with the work that is done.
+    ``step``: the step that they are of, if its GPUs vote on it: it may not happen, and says why. Of any other
+    step ``check`` raises what went wrong with the work that is done.
     """
 
     def __init__(
@@ -258,7 +258,8 @@ class Arriving(Sequence[np.ndarray]):
             self.step.wait()
         if self._event is not None:
             self._event.synchronize()
-            self._check()
+            if self.step is None:
+                self._check()
             self._arrays, self._event = [array.copy() for array in self._arrays], None
 
     def __len__(self) -> int:

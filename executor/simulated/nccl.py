@@ -1,8 +1,9 @@
 """Collectives between simulated GPUs, with the names and behaviour of ``cupy.cuda.nccl``.
 
 Work is put on streams and done when all ranks have reached it; ranks in different operations wait for ever, as
-do ranks of which some reach it in a graph and some do not, and the peers of a rank that aborted. Ranks are
-threads or processes of one host: the first of a communicator has a thread to which all send their operands.
+do ranks of which some reach it in a graph and some do not. A rank that aborted waits no more, but its kernels
+go on telling their peers that data has come: these get arrays of NaN, and single numbers as if all were well.
+Ranks are threads or processes of one host: the first of a communicator has a thread to which all send.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ available = True
 
 _TYPES = ("i1", "u1", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "u2")  # bfloat16 as its bits
 _ID_BYTES = 128
+_NUMBER_BYTES = 8
 _FRAME = struct.Struct("<IQ")  # bytes of a head in JSON, and of the payload behind it
 _RETRY_S = 0.002
 _COMBINE: dict[int, Any] = {NCCL_SUM: np.add, NCCL_AVG: np.add, NCCL_PROD: np.multiply}
@@ -103,14 +105,12 @@ class NcclCommunicator:
             raise NcclError(self._error)
 
     def abort(self) -> None:
-        """Close this rank's end: its work on streams ends without results."""
+        """End this rank's work on streams without results; its peers do not notice."""
         with self._lock:
             if not self._closed:
                 self._closed = True
                 with contextlib.suppress(OSError):  # the others have left
                     _send(self._socket, {"kind": "bye"})
-                    self._socket.shutdown(socket.SHUT_RDWR)
-                self._socket.close()
 
     destroy = abort
 
@@ -174,12 +174,16 @@ class NcclCommunicator:
         numbers: list[int] = []
 
         def piece() -> Any:
-            with self._lock:
-                if self._closed:
-                    return None
+            with (
+                self._lock,
+                contextlib.suppress(OSError) if self._closed else contextlib.nullcontext(),
+            ):
                 if not numbers:
                     numbers.append(next(self._numbers))
-                    _send(self._socket, {**head, "number": numbers[0]}, operand.tobytes())
+                    how = {"number": numbers[0], "aborted": self._closed}
+                    _send(self._socket, {**head, **how}, operand.tobytes())
+            if self._closed:
+                return None
             if numbers[0] not in self._answers:
                 return NOT_YET
             into[...] = np.frombuffer(self._answers.pop(numbers[0]), into.dtype)
@@ -197,6 +201,7 @@ class NcclCommunicator:
                     self._answers[head["number"]] = payload
         except OSError:
             self._error = self._error or "NCCL_ERROR_REMOTE: a process has ended"
+            self._socket.close()
 
 
 class _Hub:
@@ -206,6 +211,7 @@ class _Hub:
         self._size = size
         self._lock = threading.Lock()
         self._lines: dict[int, socket.socket] = {}
+        self._staying = set(range(size))
         self._requests: dict[int, deque[tuple[dict[str, Any], bytes]]] = {
             rank: deque() for rank in range(size)
         }
@@ -228,13 +234,25 @@ class _Hub:
         try:
             while True:
                 head, payload = _receive(line)
-                if head.get("kind") == "bye":
-                    break
                 with self._lock:
-                    self._take(rank, head, payload)
+                    if head.get("kind") == "bye":
+                        self._leave(rank)
+                    else:
+                        self._take(rank, head, payload)
         except OSError:
-            self._tell_others(rank)
-        line.close()
+            with self._lock:
+                if rank in self._staying:
+                    self._tell_others(rank)
+                    self._leave(rank)
+
+    def _leave(self, rank: int) -> None:
+        """Note that a rank's communicator ended; when all have, so does this."""
+        self._staying.discard(rank)
+        if not self._staying:
+            for line in self._lines.values():
+                with contextlib.suppress(OSError):  # its process has ended
+                    line.shutdown(socket.SHUT_RDWR)
+                line.close()
 
     def _tell_others(self, rank: int) -> None:
         for peer, line in self._lines.items():
@@ -252,15 +270,19 @@ class _Hub:
         if not all(self._requests.values()):
             return
         heads = [queue[0][0] for queue in self._requests.values()]
-        if any(_without_number(other) != _without_number(heads[0]) for other in heads):
+        if any(_operation(other) != _operation(heads[0]) for other in heads):
             return  # for ever
         operands = [self._requests[rank].popleft()[1] for rank in range(self._size)]
+        broken = any(head["aborted"] for head in heads)
         for peer, result in enumerate(_results(heads[0], operands)):
+            if broken and len(result) > _NUMBER_BYTES:
+                result = b"\xff" * len(result)
             self._answer(self._lines[peer], {"number": heads[peer]["number"]}, result)
 
 
-def _without_number(head: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in head.items() if name != "number"}
+def _operation(head: dict[str, Any]) -> dict[str, Any]:
+    """Return what the heads of all ranks have in common."""
+    return {name: value for name, value in head.items() if name not in ("number", "aborted")}
 
 
 def _results(head: dict[str, Any], operands: list[bytes]) -> list[bytes]:

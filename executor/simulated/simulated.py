@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
@@ -58,18 +59,23 @@ class SimulatedEvent(Event):
 
 
 class SimulatedFork(Fork):
-    """A call that puts work on another stream."""
+    """A call of the host that puts work on another stream, behind what is on the compute stream by then."""
 
-    def __init__(self, stream: SimulatedStream, step: Step) -> None:
-        self._stream, self._step, self._point = stream, step, 0
+    def __init__(self, compute: SimulatedStream, stream: SimulatedStream, step: Step) -> None:
+        self._compute, self._stream, self._step = compute, stream, step
+        self._ends: deque[int] = deque()  # of work that is still waited for
         self.finish = Captured(self._finish)
 
     def __call__(self) -> None:
+        self._stream.add(SimulatedEvent(self._compute).passed)
         self._step()
-        self._point = self._stream.put
+        self._ends.append(self._stream.put)
 
     def _finish(self) -> Any:
-        return None if self._stream.advance(self._point) else NOT_YET
+        if not self._stream.advance(self._ends[0]):
+            return NOT_YET
+        self._ends.popleft()
+        return None
 
 
 class SimulatedRuntime(HostMemoryRuntime):
@@ -135,16 +141,20 @@ class SimulatedRuntime(HostMemoryRuntime):
     def copying(self, target: Any, source: Any) -> Step:
         return partial(np.copyto, target, source)
 
-    def execute(self, steps: Sequence[Step]) -> None:
+    def execute(self, steps: Sequence[Step], by_graph: bool = False) -> None:
         for step in steps:
-            self.compute.add(step)
+            call = partial(in_graph, step) if by_graph else step
+            if isinstance(step, SimulatedFork):
+                call()
+            else:
+                self.compute.add(call)
 
     def stream(self, urgent: bool = False) -> SimulatedStream:
         """Return one more stream; which is urgent makes no difference to work that is done in turn."""
         return SimulatedStream(self._streams, self._turn)
 
     def fork(self, stream: SimulatedStream, step: Step) -> SimulatedFork:
-        return SimulatedFork(stream, step)
+        return SimulatedFork(self.compute, stream, step)
 
     def host(self, step: Step) -> None:
         """Do the work on the compute stream, then the call; other work goes on beside a call that waits."""
@@ -167,7 +177,7 @@ class SimulatedRuntime(HostMemoryRuntime):
             self.compute.advance(self.compute.put)
 
     def capture(self, steps: Sequence[Step]) -> Step:
-        return partial(self.execute, [partial(in_graph, step) for step in steps])
+        return partial(self.execute, steps, by_graph=True)
 
     def record(self, stream: SimulatedStream) -> SimulatedEvent:
         return SimulatedEvent(stream)

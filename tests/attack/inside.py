@@ -36,6 +36,7 @@ def install(actor: Any) -> None:
     from rowlock.cluster.collective.group import SharedMemoryGroup
     from rowlock.executor.plan.plan import Vote
     from rowlock.executor.replica.replica import Replica
+    from rowlock.executor.simulated.simulated import HostLaunch
 
     if _installed:
         return
@@ -57,6 +58,14 @@ def install(actor: Any) -> None:
         return answer
 
     Replica.handle = handled  # type: ignore[method-assign]
+    launch = HostLaunch.__call__
+
+    def launched(self: HostLaunch) -> None:
+        reached(f"before {self.kernel.name}")
+        launch(self)
+        reached(f"after {self.kernel.name}")
+
+    HostLaunch.__call__ = launched  # type: ignore[method-assign]
 
 
 def _around(home: Any, method: str) -> None:

@@ -19,7 +19,7 @@ from rowlock.strategies.errors import CollectiveError, InvalidState
 
 from .programs import KINDS, Fetched, Kind, Model, Values, differences, same
 from .report import DEADLINE_S, Report
-from .strikes import Points, Strike, Striker, at_random, named
+from .strikes import AMID, AMID_ON_GPUS, Points, Strike, Striker, at_random, named
 
 STEPS = 3  # around each kill
 SPARES = 3  # so many actors start while others are killed
@@ -239,7 +239,8 @@ def _attack_on(
 ) -> None:
     programs = delivery.programs()
     places = programs[0].places
-    strikes = [at_random(draw, places) for _ in range(delivery.strikes)]
+    amid = AMID_ON_GPUS if delivery.gpus else AMID
+    strikes = [at_random(draw, places, amid) for _ in range(delivery.strikes)]
     strikes += named(draw, places) if delivery.named else []
     draw.shuffle(strikes)
     for first in range(0, len(strikes), delivery.each):

@@ -8,7 +8,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,22 @@ IN_STEP += [
     for when in ("before", "after")
 ]
 NEWCOMER = -1  # the rank that was lost last: whoever has come in for it
+
+# Points of a step, and the most seconds behind one. GPUs that vote by themselves have kernels for it.
+AMID = (
+    ("takes step", 2e-3),
+    ("after hand_over", 3e-4),
+    ("after prepare", 3e-4),
+    ("after commit", 2e-4),
+)
+AMID_ON_GPUS = (
+    *AMID,
+    *(
+        (f"{when} {kernel}", 3e-4)
+        for kernel in ("offer_step", "decide_step")
+        for when in ("before", "after")
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -199,18 +215,11 @@ def named(draw: random.Random, places: int) -> list[Strike]:
     return strikes
 
 
-def at_random(draw: random.Random, places: int) -> Strike:
-    """Return a strike at a random moment of a step."""
+def at_random(draw: random.Random, places: int, amid: Sequence[tuple[str, float]] = AMID) -> Strike:
+    """Return a strike at a random moment of a step: behind its begin, or one of its points."""
     victim = draw.randrange(places)
     if draw.random() < 0.4:
         return Strike(victim, after=draw.random() * 4e-3)
-    point, longest = draw.choice(
-        [
-            ("takes step", 2e-3),
-            ("after hand_over", 3e-4),
-            ("after prepare", 3e-4),
-            ("after commit", 2e-4),
-        ]
-    )
+    point, longest = draw.choice(amid)
     after = 1e-6 + draw.random() * longest
     return Strike(victim, point, inside=True, after=after, skip=draw.randrange(2))

@@ -126,6 +126,30 @@ def test_feeds_go_to_the_gpu_from_where_the_driver_wrote_them(
     assert ways == [True] * 14, "not one was copied on the host"
 
 
+def test_shared_memory_is_given_up_once_the_gpu_has_read_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registered: dict[int, list[str]] = {}
+
+    def noted(what: str) -> Any:
+        def call(self: SimulatedRuntime, array: np.ndarray) -> None:
+            assert what == "pin" or all(s.did == s.put for s in self._streams), "it is in use"
+            registered.setdefault(array.ctypes.data, []).append(what)
+
+        return call
+
+    for name in ("pin", "unpin"):
+        monkeypatch.setattr(SimulatedRuntime, name, noted(name))
+    server = Served()
+    for number in range(4):
+        server.end(server.begin(number))
+    for replica in server.replicas:  # as of a step that is not fetched
+        assert replica.runtime is not None
+        replica.runtime.execute([lambda: None])
+    server.close()
+    assert [*registered.values()] == [["pin", "unpin"]] * SIZE
+
+
 def test_the_next_feed_is_on_its_way_while_the_gpu_works_on_a_step(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -168,6 +168,20 @@ def test_what_goes_wrong_inside_nccl_is_told() -> None:
     assert isinstance(second, CollectiveError)
 
 
+def test_collectives_go_before_the_kernels_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    urgent: list[Any] = []
+    stream = SimulatedRuntime.stream
+
+    def noted(self: SimulatedRuntime, urgent_: bool = False, **how: bool) -> Any:
+        new = stream(self)
+        urgent.extend([new] * how.get("urgent", urgent_))
+        return new
+
+    monkeypatch.setattr(SimulatedRuntime, "stream", noted)
+    (own,) = together(1, lambda group: group._communicator.stream)
+    assert urgent == [own]
+
+
 def test_memory_of_the_host_is_refused() -> None:
     for result in together(2, lambda group: group.all_reduce(np.ones(3), when=When(60))):
         assert isinstance(result, CollectiveError)
@@ -234,10 +248,11 @@ def test_a_call_that_waits_for_a_peer_is_ended_by_an_abort() -> None:
         communicator.abort()
         communicator.drain()
         waiting, ended = threading.Event(), threading.Event()
+        ended_in_time: list[bool] = []
 
         def all_reduce(*arguments: int) -> None:
             waiting.set()
-            assert ended.wait(60)
+            ended_in_time.append(ended.wait(20))
 
         communicator.world = SimpleNamespace(allReduce=all_reduce, abort=ended.set)
         call = group.bound_all_reduce(held(group, np.ones(4, "f4")))
@@ -246,8 +261,30 @@ def test_a_call_that_waits_for_a_peer_is_ended_by_an_abort() -> None:
             pool.submit(group.runtime.synchronize)
             assert waiting.wait(20)
             group.abort("an operator failed")
-            calling.result(20)
+            calling.result(40)
         communicator.drain()
+        assert ended_in_time == [True]
+
+    (failure,) = together(1, work)
+    assert failure is None, failure
+
+
+def test_a_new_communicator_waits_for_the_end_of_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def work(group: NcclGroup) -> None:
+        communicator, order = group._communicator, list[str]()
+        communicator.abort()
+        communicator.drain()
+
+        def end() -> None:
+            time.sleep(0.1)
+            order.append("ended")
+
+        communicator.world = SimpleNamespace(abort=end)
+        monkeypatch.setattr(communicator, "form", lambda: order.append("formed"))
+        group.reset(1)
+        assert order == ["ended", "formed"]
 
     (failure,) = together(1, work)
     assert failure is None, failure

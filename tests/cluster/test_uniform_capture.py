@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,7 @@ class Watched:
         self.program, self.values = compiled(team.size)
         self.graphs: defaultdict[int, dict[int, int]] = defaultdict(dict)
         self.refusing: set[int] = set()
+        self.captures = 0
         self.load()
 
     def load(self) -> None:
@@ -37,6 +40,7 @@ class Watched:
 
     def capture(self, runtime: SimulatedRuntime, steps: Sequence[Step]) -> Step:
         """Stand in for the simulated GPU's: note where the graph that holds collectives is launched."""
+        self.captures += 1
         if runtime.index in self.refusing:
             raise NotImplementedError("not while a stream is captured")
         launch, captured_in = CAPTURE(runtime, steps), self.number
@@ -129,15 +133,16 @@ def test_a_plan_that_was_evicted_on_one_rank_is_captured_anew_on_all(watched: Wa
 @pytest.mark.parametrize("rank", [0, 1])
 def test_one_capture_that_fails_makes_all_go_on_by_calls(watched: Watched, rank: int) -> None:
     watched.refusing.add(rank)
-    assert [watched.step() for _ in range(3)] == [EAGER] * 3
+    assert [watched.step() for _ in range(4)] == [EAGER] * 4
+    assert watched.captures == 4, "of two graphs on each rank, once"
     graphs = [
         [g for s in plan.segments if s.meetings for g in s.graphs] for plan in watched.plans(0)
     ]
     assert graphs == [[]]
     watched.refusing.clear()
     watched.team.replicas[rank].forget_plans(SCOPE)
-    assert [watched.step() for _ in range(2)] == [EAGER, 4]
-    watched.check([(4, 4)] * 5)
+    assert [watched.step() for _ in range(2)] == [EAGER, 5]
+    watched.check([(4, 4)] * 6)
 
 
 def test_a_rank_that_began_afresh_finds_no_graph_and_its_peer_uses_none(watched: Watched) -> None:
@@ -152,6 +157,16 @@ def test_a_rank_that_began_afresh_finds_no_graph_and_its_peer_uses_none(watched:
     watched.load()
     assert [watched.step() for _ in range(3)] == [EAGER, 4, 4]
     watched.check([(4, 4)] * 6)
+
+
+def test_no_graph_is_left_that_holds_an_ended_communicator(watched: Watched) -> None:
+    """NCCL waits for them."""
+    assert [watched.step() for _ in range(3)] == [EAGER, 1, 1]
+    plans = [plan for rank in (0, 1) for plan in watched.plans(rank)]
+    assert all(s.graphs for plan in plans for s in plan.segments if s.meetings)
+    watched.team.epoch += 1
+    assert [watched.step() for _ in range(3)] == [EAGER, 4, 4]
+    assert not any(s.graphs for plan in plans for s in plan.segments)
 
 
 def test_a_traced_step_on_one_rank_is_made_by_calls_on_all(watched: Watched) -> None:
@@ -171,27 +186,40 @@ def test_a_plan_is_captured_for_some_plans_of_its_peers_and_no_more(
     assert ways == [EAGER] * 3 + [3, 4, EAGER, 3, 4, EAGER]
 
 
-def test_ranks_whose_graphs_are_cut_in_other_places_make_every_call() -> None:
-    runtime = SimulatedRuntime()
+def segment(runtime: SimulatedRuntime, forks: int) -> captures.Segment:
+    """Return what a graph with some collectives, and nothing else, would hold."""
     fork = runtime.fork(runtime.stream(), lambda: None)
+    steps = [step for _ in range(forks) for step in (fork, fork.finish)]
+    return captures.Segment(True, steps, None, {})  # type: ignore[arg-type]
 
-    def segment(forks: int) -> captures.Segment:
-        steps = [s for _ in range(forks) for s in (fork, fork.finish)]
-        return captures.Segment(True, steps, None, {})  # type: ignore[arg-type]
 
-    cuts = [[segment(2)], [segment(1), segment(1)]]
-    standings: dict[int, int] = {}
+@pytest.mark.parametrize("cuts", [((2,), (2,)), ((1, 1), (1, 1)), ((2,), (1, 1))])
+def test_ranks_whose_graphs_are_cut_in_other_places_make_every_call(
+    cuts: Sequence[Sequence[int]],
+) -> None:
+    """Collectives alone are a graph, too: those of a peer may stand among other work."""
+    runtime, barrier = SimulatedRuntime(), threading.Barrier(2)
+    numbers: dict[int, int] = {}
 
     def ask(rank: int) -> captures.Agree:
         def agree(number: int) -> Sequence[int]:
-            standings[rank] = number
-            return [standings.get(peer, number) for peer in range(2)]
+            numbers[rank] = number
+            barrier.wait(20)
+            both = [numbers[peer] for peer in range(2)]
+            barrier.wait(20)
+            return both
 
         return agree
 
-    one, other = (captures.Captures(runtime, cut, ask(rank)) for rank, cut in enumerate(cuts))
-    one.key(True)
-    assert other.key(True) is None
+    def key(rank: int) -> captures.Key | None:
+        segments = [segment(runtime, forks) for forks in cuts[rank]]
+        common = captures.Captures(runtime, segments, ask(rank)).key(True)
+        assert all(len(s.graphs) == (common is not None) for s in segments)
+        return common
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(key, range(2))
+    assert first == second and (first is not None) == (cuts[0] == cuts[1])
 
 
 def test_what_a_rank_tells_fits_into_a_number() -> None:

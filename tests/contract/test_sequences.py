@@ -432,7 +432,8 @@ REFUSED: dict[str, tuple[Build, dict[str, Any], type[Exception], str]] = {
         lambda x, tags: layers.linear_chain_crf(x, tags),
         {"x": sequences(ROWS, TWO), "tags": sequences(np.ones((5, 1), "int64"), [[1, 4]])},
         ExecutionError,
-        r"linear_chain_crf: the sequences of Emission have the lengths \[2, 3\], those of Label \[1, 4\]",
+        r"linear_chain_crf: (the sequences of Emission have the lengths \[2, 3\], those of Label \[1, 4\]|"
+        "Label has other sequences than Emission: one ends at row 1)",  # where the host does not see them
     ),
     "tags of more sequences": (
         lambda x, tags: layers.linear_chain_crf(x, tags),
@@ -446,7 +447,8 @@ REFUSED: dict[str, tuple[Build, dict[str, Any], type[Exception], str]] = {
         ),
         {"x": sequences(ROWS, TWO), "tags": sequences(np.ones((5, 1), "int64"), [[4, 1]])},
         ExecutionError,
-        r"crf_decoding: the sequences of Emission have the lengths \[2, 3\], those of Label \[4, 1\]",
+        r"crf_decoding: (the sequences of Emission have the lengths \[2, 3\], those of Label \[4, 1\]|"
+        "Label has other sequences than Emission: one ends at row 4)",
     ),
     "a scheme that is none": (
         lambda said, meant: layers.chunk_eval(said, meant, "BIO", 1)[0],
@@ -477,7 +479,9 @@ def test_mistakes_are_explained(name: str) -> None:
 
 
 @pytest.mark.parametrize("device", ["gpu"], indirect=True)
-@pytest.mark.parametrize("name", [name for name in REFUSED if "offsets" in name or "fit" in name])
+@pytest.mark.parametrize(
+    "name", [n for n in REFUSED if "offsets" in n or "fit" in n or "of other" in n]
+)
 def test_offsets_that_do_not_fit_are_seen_on_gpus(name: str, device: str) -> None:
     test_mistakes_are_explained(name)
 

@@ -35,7 +35,7 @@ def at_once(bodies: Sequence[Callable[[], Any]]) -> list[Any]:
     def run(k: int) -> None:
         try:
             results[k] = bodies[k]()
-        except Exception as error:
+        except (Exception, pytest.skip.Exception) as error:
             results[k] = error
 
     threads = [threading.Thread(target=run, args=(k,), daemon=True) for k in range(len(bodies))]
@@ -44,6 +44,9 @@ def at_once(bodies: Sequence[Callable[[], Any]]) -> list[Any]:
     for thread in threads:
         thread.join(200)
     assert not any(thread.is_alive() for thread in threads), results
+    for result in results:
+        if isinstance(result, pytest.skip.Exception):  # this host has too few GPUs
+            raise result
     return results
 
 

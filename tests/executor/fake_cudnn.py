@@ -20,8 +20,8 @@ class Frontend:
     """The module: ``times`` are those of plans in milliseconds; plans in ``barred`` cannot be built."""
 
     __version__ = "1"
-    __spec__ = SimpleNamespace()  # it is a module
     cudnnGraphNotSupportedError = NotSupported
+    diagonal_alignment = SimpleNamespace(TOP_LEFT="top left")
     data_type = SimpleNamespace(FLOAT="f4", HALF="f2", BFLOAT16="b2", BOOLEAN="b1", INT64="i8")
     heur_mode = SimpleNamespace(A="A", FALLBACK="FALLBACK")
     numerical_note = SimpleNamespace(NONDETERMINISTIC=1, TENSOR_CORE=2, DOWN_CONVERT_INPUTS=3)
@@ -37,7 +37,7 @@ class Frontend:
         self.ran: list[int] = []
         self.packs: list[dict[int, int]] = []
         self.refused: list[Any] = []
-        self.writes: list[Any] = []
+        self.calls: list[tuple[str, dict[str, Any]]] = []  # of operations, and what they are told
 
     def backend_version_string(self) -> str:
         return "9"
@@ -77,6 +77,7 @@ class FakeGraph:
 
     def __getattr__(self, name: str) -> Any:
         def operation(*inputs: Any, **named: Any) -> Any:
+            self.module.calls.append((name, named))
             results = [FakeResult() for _ in range(RESULTS.get(name, 1))]
             return results if name in RESULTS else results[0]
 

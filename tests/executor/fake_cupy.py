@@ -70,6 +70,7 @@ class FakeCupy(ModuleType):
         self.did: list[tuple[Any, ...]] = []
         self.blocks: list[tuple[str, int]] = []  # of pinned memory: CuPy's pool's, or alone
         self.status, self.room, self.refuses = 0, 1 << 30, False
+        self.allocator: Any = None
         self.local = threading.local()
         self.null = SimpleNamespace(ptr=0)
         self.null.use = lambda: self.in_use(self.null)
@@ -132,7 +133,9 @@ class FakeCupy(ModuleType):
 
     @contextlib.contextmanager
     def using_allocator(self, allocator: Any) -> Iterator[None]:
+        self.allocator = allocator
         yield
+        self.allocator = None
 
 
 class FakeDevice:

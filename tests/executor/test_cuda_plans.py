@@ -9,7 +9,14 @@ import pytest
 
 from rowlock import fluid
 from rowlock.executor.cuda.memory import DeviceMemory
-from rowlock.executor.cuda.transfers import Arriving, Uploads, dense_like, download
+from rowlock.executor.cuda.transfers import (
+    Arriving,
+    Staged,
+    Uploads,
+    dense_like,
+    device_array,
+    download,
+)
 from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.plan.cuda_plan import CudaPlan
 from rowlock.executor.replica.message import Message
@@ -21,6 +28,19 @@ from rowlock.graph.passes.target import Target
 from tests.ops.gpu import needs_compiler
 
 pytestmark = needs_compiler
+
+
+def test_a_feed_waits_on_the_gpu_until_the_one_before_it_was_used() -> None:
+    """Copies go as far ahead of kernels as they may."""
+    runtime = SimulatedRuntime()
+    place, *results = (device_array(runtime, (4,), np.float32) for _ in range(6))
+    staged = Staged(runtime, [place])
+    for number, result in enumerate(results):
+        staged.send([np.full(4, number, np.float32)])
+        runtime.execute([runtime.copying(result, place)])
+        runtime.copies.advance(runtime.copies.put)
+    runtime.synchronize()
+    assert [result[0] for result in results] == [*range(5)]
 
 
 class Trained:

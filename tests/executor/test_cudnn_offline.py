@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,9 @@ from tests.ops.harness import infer, laid_out, specs_of
 
 pytestmark = [
     needs_compiler,
-    pytest.mark.skipif(
-        not cudnn.version() or shutil.which("gcc") is None,
-        reason="cuDNN, its frontend or gcc is not installed",
-    ),
+    pytest.mark.skipif(not find_spec("cudnn"), reason="nvidia-cudnn-frontend is not installed"),
+    pytest.mark.skipif(not cudnn.version(), reason="no libcudnn loads"),
+    pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed"),
 ]
 BATCH = 64
 # Input channels, filters, size of the filter, stride, height of the image.

@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 
 from rowlock.executor.cuda import cudnn
-from rowlock.executor.cuda.dnn import BatchNorm, Convolution, Graph, Tensor
+from rowlock.executor.cuda.cudnn_graphs import describe_graph
+from rowlock.executor.cuda.dnn import (
+    Attention,
+    AttentionGrad,
+    BatchNorm,
+    BatchNormGrad,
+    Convolution,
+    Graph,
+    Tensor,
+)
 from rowlock.strategies.errors import ExecutionError
 from tests.executor.fake_cudnn import FakeRuntime, Frontend
 from tests.ops.gpu import needs_compiler
@@ -100,6 +109,48 @@ def test_only_exact_convolutions_keep_off_tensor_cores(module: Frontend) -> None
     for exact in (True, False):
         dnn.workspace(Convolution(*single, "y", ONCE, ONCE, (0, 0), (0, 0), exact))
         assert (notes.TENSOR_CORE in module.refused) == exact
+
+
+def operations(module: Frontend, graph: Graph) -> dict[str, dict[str, Any]]:
+    """Return the operations of which cuDNN is told for a graph, and what they are told by name."""
+    module.calls.clear()
+    describe_graph(graph)
+    return dict(module.calls)
+
+
+HEADS = Tensor((2, 3, 16, 8), (384, 128, 8, 1), "bfloat16")
+MASK = Tensor((1, 1, 16, 16), (256, 256, 16, 1), "bfloat16")
+BAND = {"diagonal_alignment": "top left", "diagonal_band_right_bound": 0}
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.25])
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_causal_mask_is_a_band_and_any_other_is_added(
+    module: Frontend, causal: bool, dropout: float
+) -> None:
+    attention = Attention(HEADS, HEADS, HEADS, MASK, HEADS, 0.5, causal, dropout)
+    (forward,) = operations(module, attention).values()
+    (backward,) = operations(module, AttentionGrad(attention, HEADS, HEADS, HEADS, HEADS)).values()
+    for options in (forward, backward):
+        assert {name: options[name] for name in BAND if name in options} == (BAND if causal else {})
+        assert ("bias" in options) == (not causal) and options["attn_scale"] == 0.5
+        assert options.get("dropout", (0.0,))[0] == dropout
+    assert backward["use_deterministic_algorithm"] and "dBias" not in backward
+    sums = AttentionGrad(attention, HEADS, HEADS, HEADS, HEADS, MASK)
+    assert "dBias" in operations(module, sums)["sdpa_backward"]
+
+
+def test_what_a_residual_block_computes_backwards_is_one_graph(module: Frontend) -> None:
+    images = Convolution(IMAGE, FILTERS, IMAGE, "x", ONCE, ONCE, (0, 0), (0, 0), addend=IMAGE)
+    assert [*operations(module, images)] == ["conv_dgrad", "add"]
+    rectified = operations(module, BatchNormGrad(IMAGE, relu=True))
+    assert [*rectified] == ["batchnorm_inference", "relu_backward", "batchnorm_backward"]
+    assert [*operations(module, BatchNormGrad(IMAGE, masked=True, forks=True))] == [
+        "mul",
+        "batchnorm_backward",
+    ]
+    norm = BatchNorm(IMAGE, 1e-5, adds=True, relu=True, masks=True)
+    assert [*operations(module, norm)] == ["batchnorm", "add", "relu", "cmp_gt"]
 
 
 def test_operands_that_nobody_asked_for_lie_behind_the_workspace(module: Frontend) -> None:

@@ -111,10 +111,10 @@ def test_urgent_streams_have_the_highest_priority(cupy: FakeCupy) -> None:
 
 def test_a_graph_is_captured_and_launched_on_the_compute_stream(cupy: FakeCupy) -> None:
     runtime = CupyRuntime()
-    seen: list[bool] = []
-    launch = runtime.capture([lambda: seen.append(runtime.compute.capturing)])
-    assert seen == [True]
-    assert not runtime.compute.capturing
+    seen: list[tuple[bool, Any]] = []
+    launch = runtime.capture([lambda: seen.append((runtime.compute.capturing, cupy.allocator))])
+    assert seen == [(True, runtime._while_captured.malloc)], "memory that nothing else uses"
+    assert not runtime.compute.capturing and cupy.allocator is None
     launch()
     assert cupy.did[-2:] == [("upload", runtime.compute), ("graph", runtime.compute)]
 

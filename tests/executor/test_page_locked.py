@@ -77,6 +77,21 @@ def test_they_are_copied_without_the_host(
     np.testing.assert_array_equal(download(runtime, places[1]), np.arange(4))
 
 
+def test_what_goes_to_the_gpu_directly_is_not_written_before_it_is_there(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "copy", lambda *_arrays: None)  # a GPU knows addresses alone
+    blocks = PageLockedBlocks(runtime)
+    staged = Staged(runtime, [device_array(runtime, (4,), np.float32)])
+    addresses = []
+    for _ in range(3):
+        feeds = [blocks.array((4,), np.float32)]
+        addresses.append(feeds[0].ctypes.data)
+        staged.send(feeds)
+        del feeds
+    assert len({*addresses}) == 3, "two may be on their way"
+
+
 def losses(feeds: Any, behind: bool) -> tuple[list[float], fluid.Tensor]:
     """Train on two GPUs; ``behind``: results are read when all steps were begun."""
     main, start = fluid.Program(), fluid.Program()

@@ -7,13 +7,35 @@ import platform
 import shutil
 import subprocess
 import sys
-from importlib import metadata
+from importlib import metadata, util
 from pathlib import Path
 
+from rowlock.executor.cuda.libraries import library
 from tests.gpu.results import FILE, NO_GPU, PART, append
 
 _WORDS = ("cupy", "cuda", "nvidia", "torch", "jax", "triton", "ray", "pydantic", "numpy", "ml-dtypes",
           "ml_dtypes", "msgpack", "pyyaml", "pytest", "rowlock")  # fmt: skip
+# Modules and libraries, and what goes another way, or is left out, without them.
+_NEEDS = {
+    "cupy": "no GPU opens",
+    "cudnn": "its tests are skipped, other libraries compute images and attention",
+    "ray": "gangs are threads",
+    "torch": "figures stand without it",
+    "jax": "figures stand without it",
+    "yaml": "strategies are not written as YAML",
+}
+_LIBRARIES = {
+    "cuda": "no GPU opens",
+    "nvrtc": "no kernel is compiled",
+    "cublasLt": "products are CuPy's, and split graphs",
+    "nccl": "replicas meet on the host",
+}
+
+
+def missing() -> dict[str, str]:
+    """Return what is not installed, and what follows."""
+    modules = {name: why for name, why in _NEEDS.items() if util.find_spec(name) is None}
+    return modules | {f"lib{name}": why for name, why in _LIBRARIES.items() if not library(name)}
 
 
 def packages() -> dict[str, list[str]]:
@@ -40,6 +62,7 @@ def main() -> int:
     command = ["timeout", "30", "nvidia-smi"]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     _tell(nvidia_smi=said.stdout + said.stderr, status=said.returncode)
+    _tell(missing=missing())
     from rowlock.executor.device.gpus import open_gpu
     from rowlock.strategies.errors import Unsupported
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+from importlib import util
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from rowlock.executor.device import gpus
 from rowlock.strategies.errors import Unsupported
 from tests.conftest import eventually
-from tests.gpu import contact, run
+from tests.gpu import about, contact, run
 from tests.gpu.contact import Contact, Stage, caches_beside, main, stages
 from tests.gpu.results import HANG_S, NO_GPU, REAL, append, entries
 from tests.gpu.run import ROOT
@@ -192,6 +193,13 @@ def test_what_no_time_is_left_for_is_said(tmp_path: Path) -> None:
     assert [line["left_out"] for line in entries(results)] == ["no time was left"]
 
 
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = {"cudnn", "ray", "yaml"}
+    monkeypatch.setattr(util, "find_spec", lambda name: None if name in absent else name)
+    monkeypatch.setattr(about, "library", lambda name: None if name == "nccl" else name)
+    assert about.missing().keys() == absent | {"libnccl"}
+
+
 def test_some_files_of_a_stage_and_one_without_tests(tmp_path: Path) -> None:
     """A file whose tests are all left out by their marks has not failed."""
     results = tmp_path / "contact.jsonl"
@@ -280,6 +288,8 @@ def test_versions_and_caches_of_a_run_before(tmp_path: Path) -> None:
     lines = entries(results)
     assert lines[0]["doubt"] == ""
     assert any("python" in line for line in lines) and any("gpu" in line for line in lines)
+    (missing,) = (line["missing"] for line in lines if "missing" in line)
+    assert "numpy" not in missing and all(missing.values())
     assert lines[-1]["finished"] and not lines[-1]["failed"]
     assert (tmp_path / "cache" / "tuned").read_text() == "kept"
     files = {path.name for path in results.parent.iterdir()}

@@ -71,6 +71,8 @@ def test_of_two_convolutions_the_later_one_adds(fetches: str) -> None:
     (addend,) = fused.inputs["Addend"]
     assert addend is not None and graph.nodes[at[addend]].op == "conv2d_grad"
     assert at[addend] < at[fused.writes()[0]]
+    (later,), (earlier,) = fused.inputs["Filter"], graph.nodes[at[addend]].inputs["Filter"]
+    assert later is not None and earlier is not None and later.name < earlier.name
 
 
 def test_running_additions_are_folded_one_by_one() -> None:

@@ -218,6 +218,22 @@ def test_short_sums_share_the_threads_of_a_block(monkeypatch: pytest.MonkeyPatch
     assert launches == [((16, 1, 1), (4, 64, 1))]  # four threads load a row of four vectors
 
 
+def test_a_result_in_the_place_of_what_is_summed_is_written_behind_all_sums() -> None:
+    dev = gpu()
+    values = np.arange(20, dtype="f4").reshape(4, 5)
+    x, down, along = (
+        dev.xp.asarray(a) for a in (values.copy(), np.zeros((1, 5), "f4"), np.zeros((4, 1), "f4"))
+    )
+    steps = bind_cuda(dev, [(e.copy(X), down), (X * 2.0, x), (e.copy(X), along)], {"x": x})
+    dev.cuda.execute(steps)
+    dev.cuda.synchronize()
+    expected = (2 * values, values.sum(0, keepdims=True), values.sum(1, keepdims=True))
+    for array, value in zip((x, down, along), expected, strict=True):
+        np.testing.assert_array_equal(
+            array if isinstance(array, np.ndarray) else array.get(), value
+        )
+
+
 def test_sums_over_different_dimensions_take_a_kernel_each() -> None:
     x = values(6, 5, 4)
     outputs = [(e.copy(X), np.empty(s, "f4")) for s in ((6, 1, 1), (1, 5, 1), (6, 5, 4), (1, 1, 1))]

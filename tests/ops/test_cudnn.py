@@ -8,18 +8,19 @@ import numpy as np
 import pytest
 
 from rowlock.executor.cuda import nvrtc
-from rowlock.executor.cuda.dnn import BatchNorm, BatchNormGrad, Convolution, Graph
+from rowlock.executor.cuda.dnn import AttentionGrad, BatchNorm, BatchNormGrad, Convolution, Graph
 from rowlock.executor.cuda.memory import DeviceMemory
-from rowlock.executor.cuda.runtime import Step
+from rowlock.executor.cuda.runtime import Step, graph_can_hold
+from rowlock.executor.cuda.transfers import device_array
 from rowlock.executor.kernels.registry import KERNELS, bind
 from rowlock.graph.ir.capabilities import CHANNELS_LAST, IN_ORDER
 from rowlock.graph.ir.graph import Node, Value
 from rowlock.graph.ops.attention import NO_DROPOUT
 from rowlock.graph.ops.registry import OPS, Op, Spec
-from rowlock.strategies.types import BFLOAT16, VarType
+from rowlock.strategies.types import BFLOAT16, VarType, to_numpy
 from tests.ops.cuda_cases import close, taken
 from tests.ops.gpu import collected, gpu, needs_compiler
-from tests.ops.harness import Arrays, draw, gradients, laid_out, run
+from tests.ops.harness import Arrays, draw, gradients, infer, laid_out, run, specs_of
 from tests.ops.harness import _home as home
 from tests.ops.test_conformance import CASES, reference_of, seeds_of
 from tests.ops.test_low_precision import assert_near, wide
@@ -161,6 +162,24 @@ ATTENDED: list[tuple[Arrays, dict[str, Any]]] = [
     ({s: [a[0].swapaxes(1, 2)] for s, a in heads(2, 3).items()}, {"layout": "bthd"}),
     ({**packed((6, 6)), "Mask": [np.triu(np.full((6, 6), -12345.5), 1)]}, CAUSAL),
 ]
+
+
+def test_a_causal_mask_that_learns_is_read_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cuDNN has the gradient of what is added to scores, not of a band."""
+    op, (inputs, settings) = OPS[ATTENTION], ATTENDED[-1]
+    low, graphs, dnn = rounded(inputs, "f2"), list[AttentionGrad](), type(gpu().cuda.dnn)
+    plain = dnn.bind
+
+    def noted(self: Any, graph: Any, arrays: Any, workspace: Any) -> Any:
+        graphs.extend([graph] if isinstance(graph, AttentionGrad) else [])
+        return plain(self, graph, arrays, workspace)
+
+    monkeypatch.setattr(dnn, "bind", noted)
+    attrs = {**op.attrs, **settings}
+    outputs = run(op, low, attrs, **on())
+    assert gradients(op, low, outputs, outputs, attrs, **on())["Mask"][0].any()
+    (graph,) = graphs
+    assert attrs["causal"] and not graph.forward.causal and graph.forward.mask == graph.d_mask
 
 
 @pytest.mark.parametrize("kind", LOW)
@@ -321,11 +340,29 @@ def test_what_cudnn_declines_is_left_to_the_next_library(monkeypatch: pytest.Mon
         outputs = run(op, inputs, attrs, **on(layout=CHANNELS_LAST))
         for slot, values in reference_of(op, inputs, attrs).items():
             close(outputs[slot][0], values[0], 1e-5, slot)
+        reads = {
+            s: [device_array(dev.cuda, a.shape, a.dtype) for a in v] for s, v in inputs.items()
+        }
+        specs = infer(op, specs_of(reads), attrs)
+        writes = {
+            s: [device_array(dev.cuda, tuple(t.shape), to_numpy(t.dtype)) for t in v]
+            for s, v in specs.items()
+        }
+        steps = bind(name, reads, writes, attrs, dev, "cudnn")
+        assert all(graph_can_hold(step, dev.xp) for step in steps), "CuPy would split the graph"
 
 
-def test_gradients_in_a_bucket_may_begin_anywhere() -> None:
+def test_gradients_in_a_bucket_may_begin_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """cuDNN's plans read and write 16 bytes at a time; a gradient may begin behind one of ten elements."""
-    op, dev = OPS["conv2d_grad"], gpu()
+    op, dev, operands = OPS["conv2d_grad"], gpu(), list[int]()
+    dnn = type(dev.cuda.dnn)
+    plain = dnn.bind
+
+    def noted(self: Any, graph: Any, arrays: Any, workspace: Any) -> Any:
+        operands.extend(map(dev.cuda.address, arrays.values()))
+        return plain(self, graph, arrays, workspace)
+
+    monkeypatch.setattr(dnn, "bind", noted)
     rng = np.random.default_rng(0)
     x, w, d_y = (
         rng.standard_normal(s).astype("f4") for s in ((2, 3, 4, 4), (5, 3, 1, 1), (2, 5, 4, 4))
@@ -341,6 +378,7 @@ def test_gradients_in_a_bucket_may_begin_anywhere() -> None:
     writes = {"Input@GRAD": [d_x], "Filter@GRAD": [d_w]}
     steps = bind("conv2d_grad", reads, writes, op.attrs, dev, "cudnn")
     assert [type(g) for g in graphs_of(steps)] == [Convolution] * 2
+    assert len(operands) == 6 and not any(at % 16 for at in operands)
     dev.runtime.execute(steps)
     dev.runtime.synchronize()
     np.testing.assert_allclose(home(d_w)[..., 0, 0], np.einsum("nohw,nchw->oc", d_y, x), rtol=1e-4)
