@@ -200,6 +200,21 @@ def test_a_transpose_that_moves_nothing_costs_nothing(order: list[int], views: i
     assert [program.values[i].name for i in plan.views] == [turned.name] * views
 
 
+def test_gradients_of_a_sum_are_those_of_its_result_and_cost_nothing() -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x = fluid.data("x", [4, 4], "float32")
+        x.stop_gradient = False
+        left, right = fluid.layers.exp(x), fluid.layers.sqrt(x)
+        loss = fluid.layers.mean(fluid.layers.square(left + right))
+        (slope,) = fluid.gradients(loss, x)
+    target = Target(replicas=1, strategy=BuildStrategy())
+    program = compile_program(main, ("x",), (slope.name,), target, capabilities()).program
+    plan = planned(program, [Spec((4, 4), VarType.FP32)], MemoryOptions(True, True))
+    views = {program.values[i].name for i in plan.views}
+    assert {f"{left.name}@GRAD", f"{right.name}@GRAD"} <= views
+
+
 @pytest.mark.parametrize(
     ("op", "attrs"),
     [
