@@ -217,17 +217,24 @@ class Hosts:
             "--disable-usage-stats",
             *([f"--labels={self.labels[host]}"] if host in self.labels else []),
         ]
-        with tempfile.TemporaryFile("w+") as log:  # daemons keep it open: a pipe would not end
-            process = subprocess.run(
-                ["ip", "netns", "exec", self._names[host], *command],
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                timeout=_START_S,
-            )
-            log.seek(0)
-            assert process.returncode == 0, f"host {host}: {log.read()[-3000:]}"
+        for tries_left in (2, 1, 0):
+            with tempfile.TemporaryFile("w+") as log:  # daemons keep it open: a pipe would not end
+                process = subprocess.run(
+                    ["ip", "netns", "exec", self._names[host], *command],
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    timeout=_START_S,
+                )
+                log.seek(0)
+                output = log.read()
+            # Ray gives a node half a minute to start, which may be too little on a busy host.
+            late = process.returncode and "timed out during startup" in output
+            if not (late and tries_left):
+                break
+            _kill_all(self._names[host])
+        assert process.returncode == 0, f"host {host}: {output[-3000:]}"
 
     def driver(self, host: int, *arguments: str, **environment: str) -> Driver:
         """Start Python with these arguments inside a host, told where the Ray cluster is."""

@@ -10,18 +10,21 @@ import logging
 import sys
 import tempfile
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
+import ray
 
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.cluster.ray.nodes import nodes
+from rowlock.executor.plan import emission
 from rowlock.executor.plan.run import MEASURED_STEPS
 from rowlock.strategies.errors import CollectiveError
-from rowlock.strategies.execution import ExecutionStrategy
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
 
+SELF = "tests.cluster.over_hosts"  # whose __name__ is __main__
 PLACES = 2
 STEPS = 3
 ENDLESS_S = 120.0
@@ -54,11 +57,15 @@ class Training:
 
 
 class WideNet:
-    """Square layers, whose gradients are a bucket each, of 256 KiB. Little is fed, much is computed."""
+    """Square layers, whose gradients are a bucket each, of 256 KiB. Little is fed, much is computed.
 
-    WIDTH, LAYERS, ROWS = 256, 5, 4000
+    On actors behind :func:`slow_products` the gradient of a layer takes ``SLOW_S`` longer on any host, however
+    busy: as long as its bucket on a link of 50 Mbit/s.
+    """
 
-    def __init__(self, threads: int) -> None:
+    WIDTH, LAYERS, ROWS, SLOW_S = 256, 5, 1000, 0.04
+
+    def __init__(self) -> None:
         self.main, startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
         self.main.random_seed = startup.random_seed = 1
         with fluid.program_guard(self.main, startup), fluid.unique_name.guard():
@@ -70,17 +77,12 @@ class WideNet:
         self.exe = fluid.Executor()
         self.exe.run(startup, scope=self.scope)
         self.program = fluid.CompiledProgram(self.main).with_data_parallel(
-            loss_name=self.loss.name,
-            places=fluid.cpu_places(PLACES),
-            exec_strategy=ExecutionStrategy(num_threads=threads),
+            loss_name=self.loss.name, places=fluid.cpu_places(PLACES)
         )
         self.feed = {"x": np.random.default_rng(0).random((self.ROWS, 1), "float32")}
 
-    def step(self) -> float:
-        """Return the seconds that a step takes."""
-        began = time.perf_counter()
+    def step(self) -> None:
         self.exe.run(self.program, self.feed, [self.loss], scope=self.scope)
-        return time.perf_counter() - began
 
 
 def told(what: str, value: Any = "") -> None:
@@ -154,20 +156,27 @@ def refusal() -> None:
     told("nodes", [node.address for node in nodes()])
 
 
+def slow_products() -> None:
+    """Ray calls this in each worker: let gradients of products sleep, which needs no processor."""
+    kernel = emission.Emission._kernel
+
+    def slow_kernel(self: emission.Emission, node: Any, *means: Any) -> Any:
+        is_slow = node.op.startswith("mul") and node.op.endswith("_grad")
+        return [*kernel(self, node, *means), *[partial(time.sleep, WideNet.SLOW_S)] * is_slow]
+
+    emission.Emission._kernel = slow_kernel  # type: ignore[method-assign]
+
+
 def overlap() -> None:
-    """Train a net whose gradients take a while on a slow link, in order and not; tell a timeline."""
-    nets = {"in order": WideNet(1), "overlap": WideNet(0)}
-    for _ in range(4):
-        for _ in range(MEASURED_STEPS):
-            nets["overlap"].step()
-        if any(nets["overlap"].program.signals()):
-            break
-        nets["overlap"] = WideNet(0)  # others on the machine spoiled the steps that were timed
-    times = [{name: net.step() for name, net in nets.items()} for _ in range(12)]
-    quickest = {name: min(each[name] for each in times) for name in nets}
-    told("lanes", nets["overlap"].program.signals())
-    told("seconds", quickest)
-    net = nets["overlap"]
+    """Train a net whose gradients take a while on a slow link; tell a timeline of steps with lanes."""
+    ray.init(runtime_env={"worker_process_setup_hook": f"{SELF}.slow_products"})
+    for _ in range(5):
+        net = WideNet()
+        for _ in range(MEASURED_STEPS + 1):
+            net.step()
+        if all(net.program.signals()):
+            break  # else others on the machine spoiled the steps that were timed
+    told("lanes", net.program.signals())
     net.program.trace()
     for _ in range(8):
         net.step()

@@ -14,10 +14,10 @@ from rowlock.graph.ops.collective import COLLECTIVES
 from .namespaces import CannotMakeHosts, Driver, Hosts, hosts
 from .over_hosts import WideNet
 
-DRIVER_S = 90.0
+DRIVER_S = 240.0  # a busy host takes most of it to start Ray
 SKEW_US = 1000.0  # hosts of one machine have one clock
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def start(pair: Hosts) -> None:
 
 def slow(pair: Hosts) -> None:
     try:
-        pair.slow(1, "200mbit", "0ms")
+        pair.slow(1, "50mbit", "0ms")
     except (RuntimeError, FileNotFoundError) as error:
         pytest.skip(f"the link cannot be slowed here: {error}")
 
@@ -68,7 +68,8 @@ def test_gradients_travel_beside_the_backward_pass(driver: Driver) -> None:
         for here, there in zip(first, second, strict=True):
             # no rank leaves before the last has come
             assert max(here["ts"], there["ts"]) - min(end(here), end(there)) < skew_us
-    for pid in (pid for pid in (1, 2) if lanes[pid - 1]):
+    assert min(lanes) > 0
+    for pid in (1, 2):
         computing = [e for e in slices if e["pid"] == pid and e["cat"] == "compute"]
         steps = {e["args"]["step"] for e in computing}
         beside = [
@@ -76,8 +77,6 @@ def test_gradients_travel_beside_the_backward_pass(driver: Driver) -> None:
             for step in steps
         ]
         assert max(beside) >= WideNet.LAYERS - 2, beside
-    if not any(lanes):  # they are chosen by times that were measured
-        pytest.skip("a lane for communication promised nothing here")
 
 
 def talking(slices: list[dict[str, Any]], pid: int, step: int) -> list[dict[str, Any]]:
