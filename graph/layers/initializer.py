@@ -143,7 +143,8 @@ class XavierInitializer(Initializer):
         found_in, found_out = fans(variable.shape)
         fan_in = found_in if self.fan_in is None else self.fan_in
         fan_out = found_out if self.fan_out is None else self.fan_out
-        return _of_variance(2.0 / (fan_in + fan_out), self.uniform, self.seed)(variable, block)
+        scaled = _scaled(variable, 2.0, fan_in + fan_out, self.uniform, self.seed)
+        return scaled(variable, block)
 
 
 class MSRAInitializer(Initializer):
@@ -162,10 +163,21 @@ class MSRAInitializer(Initializer):
     def __call__(self, variable: Variable, block: Block) -> Operator:
         """Prepend ``uniform_random`` or ``gaussian_random``."""
         fan_in = fans(variable.shape)[0] if self.fan_in is None else self.fan_in
-        return _of_variance(self.gain**2 / fan_in, self.uniform, self.seed)(variable, block)
+        return _scaled(variable, self.gain**2, fan_in, self.uniform, self.seed)(variable, block)
 
 
-def _of_variance(variance: float, uniform: bool, seed: int) -> Initializer:
+def _scaled(variable: Variable, total: float, fan: float, uniform: bool, seed: int) -> Initializer:
+    """Return the initializer whose variance is ``total`` divided by a fan.
+
+    Raises:
+        InvalidValue: the fan is not above 0, as of a variable without elements.
+    """
+    if fan <= 0:
+        raise InvalidValue(
+            f"variable {variable.name!r} of shape {list(variable.shape or ())}: its initializer divides by "
+            f"fan-in and fan-out, which come to {fan:g}. Give sizes above 0, fan_in, or another initializer."
+        )
+    variance = total / fan
     if uniform:
         limit = math.sqrt(3.0 * variance)
         return UniformInitializer(-limit, limit, seed)

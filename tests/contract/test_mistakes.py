@@ -58,6 +58,10 @@ def test_a_loss_that_no_parameter_leads_to_is_refused() -> None:
             "fc: .* Cast the input",
         ),
         (lambda x: fluid.layers.fill_constant([2], "float32", "a"), "value must be a number"),
+        (
+            lambda x: fluid.layers.create_parameter([0], "float32", "w"),
+            r"variable 'w' of shape \[0\]: its initializer divides by fan-in and fan-out, which come to 0",
+        ),
         (lambda x: fluid.layers.reduce_sum(x, dim="a"), "reduce_sum: dim must be"),
         (lambda x: rowlock.configure("threads"), "fields of one by name .* got 'threads'"),
         (lambda x: rowlock.configure(rowlock.ClusterConfig(), spares=1), "and spares"),
