@@ -8,6 +8,7 @@ the built-in class that Paddle's documents name, so both ``except ValueError`` a
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable, Sequence
 from types import UnionType
 from typing import Any, get_args
@@ -179,8 +180,9 @@ def require_type(
 ) -> None:
     """Raise an error unless ``value`` is an instance of ``kinds``; True and False are no numbers.
 
-    ``rule`` says what must be of which type (``fc: size must be an int``); the error tells what is there.
+    ``rule`` says what must be of which type (``fc: size must be an int``); the error tells what is there,
+    cut short if it is long.
     """
     listed = get_args(kinds) or (kinds,)
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in listed):
-        raise error(f"{rule}, got {value!r} ({type(value).__name__}).")
+        raise error(f"{rule}, got {reprlib.repr(value)} ({type(value).__name__}).")

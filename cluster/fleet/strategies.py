@@ -252,7 +252,7 @@ class GeoStrategy(DistributedStrategy):
 
 
 class StrategyFactory:
-    """Makes strategies: calling what it has under these names returns one."""
+    """The kinds of strategies under the names by which programs make them."""
 
     create_sync_strategy = SyncStrategy
     create_half_async_strategy = HalfAsyncStrategy

@@ -33,9 +33,7 @@ def version() -> str:
     try:
         cudnn = importlib.import_module("cudnn")
         return f"{cudnn.backend_version_string()} (frontend {cudnn.__version__})"
-    except (
-        Exception
-    ):  # no frontend or libcudnn, or one that does not load: there is no class for that
+    except Exception:  # one is missing or does not load, for which the frontend has no class
         return ""
 
 

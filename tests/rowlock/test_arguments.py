@@ -86,6 +86,14 @@ def test_a_word_is_one_of_those_that_an_annotation_lists() -> None:
     assert paddle.divide(x, x, rounding_mode=None).shape == (2, 3)
 
 
+def test_a_long_value_is_cut_short() -> None:
+    with pytest.raises(
+        InvalidType, match=r"x must be a Variable, got \[0, 1, .* \(list\)"
+    ) as refusal:
+        fluid.layers.relu(list(range(10_000)))
+    assert len(str(refusal.value)) < 120
+
+
 def test_a_subclass_of_a_users_is_named_itself() -> None:
     class Mine(paddle.optimizer.Momentum):
         pass

@@ -107,7 +107,7 @@ def scale(x: Operands) -> Made:
     return {"Out": array * factor + bias if late else (array + bias) * factor}
 
 
-@lowering(*("fill_constant", "fill_constant_batch_size_like", "fill_any_like", "fill_zeros_like"))
+@lowering("fill_constant", "fill_constant_batch_size_like", "fill_any_like", "fill_zeros_like")
 def filled(x: Operands) -> Made:
     """One number everywhere: 0 unless an attribute says which."""
     value = float(x.attrs.get("str_value") or x.attrs.get("value", 0.0))
@@ -150,10 +150,8 @@ def _floats_of_one_type(node: Node) -> bool:
     return _floats(node) and one_type(node)
 
 
-for _name, _takes in (
-    *((name, one_type) for name in ("sum", "max", "min")),
-    ("mean", _floats_of_one_type),
-):
+_REDUCTIONS = {"sum": one_type, "max": one_type, "min": one_type, "mean": _floats_of_one_type}
+for _name, _takes in _REDUCTIONS.items():
     lowering(f"reduce_{_name}", takes=_takes)(partial(_reduced, _name))
 
 
