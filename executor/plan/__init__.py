@@ -5,6 +5,8 @@ places values (``memory.py``), orders instructions (``dependencies.py``) and mak
 (``emission.py``). ``run.py`` deals instructions to threads, ``cuda_plan.py`` captures them as graphs of a GPU,
 ``binding_cache.py`` holds what plans of one program share, ``resized.py`` binds it for other sizes.
 
+* Shapes: ``shapes.py`` ``Shapes`` infers the specs of all values of a segment, node by node
+  (``node_shapes.py``); all follow from a few numbers (``sizes.py``).
 * Temporaries: ``graph/lowering/memory.py`` says how long each value is needed (``Usage``) and where it lies
   (``plan_memory``): in place of an operand that is needed no more, as a view, or in memory that is used
   again. A replica's plans share one arena, and one scratch region a lane (``executor/host/arena.py``

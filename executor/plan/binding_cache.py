@@ -14,8 +14,9 @@ from ...graph.ops.collective import BUCKETED, COLLECTIVES
 from ...graph.ops.registry import OPS, Op
 from ..kernels.back_ends import ON_HOST
 from .instruction import Instruction
+from .node_shapes import picked
 from .part import Peers, RankPart
-from .shapes import Shapes, picked
+from .shapes import Shapes
 from .template import PlanTemplate
 
 _FEW = 64  # instructions of a node among which it is not looked for those that no plan has

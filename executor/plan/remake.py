@@ -18,7 +18,7 @@ import numpy as np
 from ...graph.ops.operands import Operands
 from ..host.numbered import Fields, Memo, Rebound
 from ..host.writes import address
-from .shapes import picked
+from .node_shapes import picked
 
 Buffer = tuple[int, int, np.ndarray]  # where bytes begin, how many there are, and these
 Leaf = Callable[[list[int]], Any]  # makes an array, or a number, of picked numbers

@@ -22,9 +22,10 @@ from .binding_cache import BindingCache, Instructions
 from .emission import Emission
 from .instruction import Instruction
 from .memory import ValueMemory
+from .node_shapes import picked
 from .part import RankPart
 from .plan import Plan, Vote
-from .shapes import Sizes, picked
+from .sizes import Sizes
 from .template import PlanTemplate, Prediction, Sized
 
 _ODD = 2  # templates that may turn out to be like no other plan

@@ -27,7 +27,8 @@ from ..plan.overlap import may_overlap
 from ..plan.part import Peers, gpus_can_vote
 from ..plan.plan import Plan
 from ..plan.resized import Resizer
-from ..plan.shapes import Inferred, Sizes, StateSpecs
+from ..plan.shapes import Inferred, StateSpecs
+from ..plan.sizes import Sizes
 from ..plan.traced import STEPS_KEPT, TracedStep
 from .agreement import NO_STEP
 from .host_call import HostCall

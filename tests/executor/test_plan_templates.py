@@ -18,9 +18,9 @@ from rowlock.executor.device.device import Device
 from rowlock.executor.host.numbered import NumberedCall
 from rowlock.executor.host.writes import address
 from rowlock.executor.kernels.capabilities import capabilities
-from rowlock.executor.plan import shapes
 from rowlock.executor.plan.affine import AffineMap
 from rowlock.executor.plan.instruction import Instruction
+from rowlock.executor.plan.node_shapes import SizeReader
 from rowlock.executor.plan.plan import Plan
 from rowlock.executor.plan.resized import Resizer
 from rowlock.executor.plan.template import PlanTemplate, Prediction, Sized, SizedPlan, _part, _parts
@@ -307,9 +307,9 @@ def test_rounds_of_new_sizes_take_sizes_from_elements_and_infer_no_shapes(
         inferred[self.type] += inference.exact
         return infer(self, inference)
 
-    take = shapes._take
+    read = SizeReader.read
     monkeypatch.setattr(Op, "infer", counted)
-    monkeypatch.setattr(shapes, "_take", lambda *a: (taken.append(a), take(*a))[1])
+    monkeypatch.setattr(SizeReader, "read", lambda *a: (taken.append(a), read(*a))[1])
     losses(decoder)
     assert len(taken) > 10 * max(inferred["shrink_rnn_memory"], inferred["sequence_expand"])
 
