@@ -8,33 +8,33 @@ from typing import NamedTuple
 
 import numpy as np
 
-_HALF = 1 << 63  # of what an integer is told from
-_CONFIRMATIONS = 3  # points at which a function was what those before told, until it is relied on
+_HALF = 1 << 63  # of the range of int64
+_CONFIRMATIONS = 3  # points that were predicted rightly before any prediction is used
 
 
 class AffineMap:
-    """Integer functions of integer sizes, learned from points at which they were computed.
+    """Integer functions of integer sizes, learned exactly from points at which they were computed.
 
-    Of a point that is an integer combination of known ones an affine function is known without any division.
-    No more than that is relied on: points between multiples of something, of which alone points are known,
-    are none of these combinations. A product of sizes looks affine while one of them stays: steps are combined,
-    or repeated, as they were before at a point that the functions told. Functions of a size that is beyond the
-    least and the largest known may be others there: such sizes are told.
+    Differences of known points are the steps of a lattice. At its points affine functions are known exactly,
+    without division; at others nothing is predicted: where all known sizes are multiples of 16, nothing is said
+    of 17. A product of two sizes looks affine as long as one of them stays: steps are combined, or repeated,
+    only as they were at a point where the prediction was confirmed. Outside the known range of a size its
+    functions may be others: :meth:`at` returns the sizes that are beyond.
     """
 
     def __init__(self, sizes: np.ndarray, values: np.ndarray) -> None:
         self._sizes, self._values = sizes, values
         self._least, self._most = sizes, sizes
-        # In echelon form: the first size that a step changes, the step, and what changes of the values
+        # In echelon form: the first size that a step changes, the step, and how it changes the values
         self._steps: list[tuple[int, np.ndarray, np.ndarray]] = []
-        # By step, as bits: those with which it was confirmed; itself, if it was repeated
+        # By step, as bits: the steps with which it was confirmed, and itself where it was repeated
         self._confirmed: list[int] = []
         self._known = {sizes.tobytes()}  # points, until the functions are relied on
         self._confirmations = 0
 
     @cached_property
     def _solver(self) -> _Solver:
-        """What tells the values at a point, from what is known now."""
+        """The functions as they are known now."""
         firsts = [first for first, _, _ in self._steps]
         whole = np.stack([np.concatenate(both) for _, *both in self._steps])
         steps = whole[:, : len(self._sizes)]
@@ -69,11 +69,11 @@ class AffineMap:
 
     @property
     def functions(self) -> np.ndarray:
-        """What is known of each value's function, int64 [1 + steps, values]: equal columns, equal functions."""
+        """Each value at one point, and its change by each step: int64 [1 + steps, values]."""
         return np.stack([self._values, *(change for _, _, change in self._steps)])
 
     def learn(self, sizes: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Take a point into account; return the numbers of the values that are no affine functions."""
+        """Learn from a point; return the numbers of the values that are not affine functions."""
         if self._confirmations < _CONFIRMATIONS:
             if sizes.tobytes() in self._known:
                 return np.zeros(0, np.int64)
@@ -103,7 +103,7 @@ class AffineMap:
         return change.nonzero()[0]
 
     def moved(self, sizes: np.ndarray, values: np.ndarray) -> AffineMap:
-        """Return what was learned of functions that differ from these by constants, given one point of them."""
+        """Return functions that differ from these by constants, given one point of them."""
         other = AffineMap(sizes, values)
         other._least, other._most = np.minimum(self._least, sizes), np.maximum(self._most, sizes)
         other._steps, other._confirmed = list(self._steps), list(self._confirmed)
@@ -114,7 +114,7 @@ class AffineMap:
         return bool((self._least <= sizes).all() and (sizes <= self._most).all())
 
     def widen(self, sizes: np.ndarray, but: int = 0) -> None:
-        """Take functions to be the same up to this point, but for those of some sizes (numbers, as bits)."""
+        """Widen the known range up to this point, ``but`` for some sizes (numbers, as bits)."""
         solver, point = self._solver, sizes.tolist()
         for number, (k, least, most, alike) in enumerate(solver.ranges):
             if alike & but:
@@ -126,9 +126,9 @@ class AffineMap:
         self._most = np.where(wider, np.maximum(self._most, sizes), self._most)
 
     def at(self, sizes: np.ndarray) -> tuple[np.ndarray, int] | None:
-        """Return the values at a point, a new array, and the sizes beyond those known (numbers, as bits).
+        """Return the values at a point, a new array, and the sizes outside the known range (numbers, as bits).
 
-        None: the point is no combination of those known.
+        None: the point is not on the lattice, or combines steps that were not confirmed together.
         """
         if self._confirmations < _CONFIRMATIONS:
             return None
@@ -138,7 +138,7 @@ class AffineMap:
                 beyond |= alike
         left, counts = [point[k] - begin for k, begin in solver.firsts], [1]
         for size, (pivot, others) in zip(left, solver.pivots, strict=True):
-            # Numbers of many sizes overflow on the way, and come back
+            # Intermediate numbers may overflow: the result is right modulo 2^64.
             count, rest = divmod((size + _HALF) % (2 * _HALF) - _HALF, pivot)
             if rest:
                 return None
@@ -169,7 +169,7 @@ def _combined(counts: Sequence[int], least: int = -1) -> Iterator[tuple[int, int
 
 
 class _Solver(NamedTuple):
-    """What tells the values at a point.
+    """The functions of an :class:`AffineMap`, in the form in which they are evaluated.
 
     ``firsts``: the first size that each step changes, and what it is at one point; ``pivots``, by step, how it
     changes that, and those of later steps. ``ranges``: numbers of sizes, the least and the most of each, and

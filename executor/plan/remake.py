@@ -37,13 +37,14 @@ _CONSTANT = (
 
 
 class Unknown(Exception):
-    """An object holds something that is none of what numbers are read of."""
+    """An object holds something from which no numbers can be read."""
 
 
 class _Kind(NamedTuple):
-    """Objects of a kind: ``tell`` tells one from others of the same parts, which ``parts`` returns.
+    """How objects of a kind are taken apart and made again.
 
-    ``remake`` returns an object like a known one with other parts.
+    ``tell`` returns what differs between objects of equal ``parts``; ``remake`` returns an object like a known
+    one with other parts.
     """
 
     tell: Callable[[Any], Hashable]
@@ -87,7 +88,7 @@ _KINDS = {
 
 
 def _kind_of(known: Any) -> _Kind | None:
-    """Return the kind of an object that has parts; None: it is of no kind that can be made."""
+    """Return the kind of an object that has parts; None: such objects cannot be made again."""
     if isinstance(known, Operands | Fields):
         return _RECORD
     if isinstance(known, tuple) and hasattr(known, "_fields"):
@@ -107,10 +108,10 @@ def _constant(known: Any) -> bool:
 def read(
     known: Any, numbers: list[int], buffers: Sequence[Buffer], depth: int = _DEPTH
 ) -> Hashable:
-    """Append the numbers of an object, and return what tells it from others that have the same numbers.
+    """Append the numbers of an object, and return its form: objects of one form differ in numbers alone.
 
     Raises:
-        Unknown: it holds something that is none of what numbers are read of.
+        Unknown: the object holds something from which no numbers can be read.
     """
     if type(known) is int:
         numbers.append(known)
@@ -143,10 +144,11 @@ def _assigns(code: CodeType) -> bool:
 
 
 class Pool:
-    """What calls are made of : each array once, however many calls have it.
+    """The objects of which calls are made: each array once, however many calls use it.
 
-    Numbers are counted ``at``; those of equal columns of ``functions`` are equal in all plans, and are
-    ``picked`` once. Constants have places from the end, for there may be more cuts.
+    ``at`` is the number of the next number that is read. Numbers with equal columns of ``functions`` are equal
+    in all plans, and are ``picked`` once. Constants have places counted from the end, as more cuts may be
+    added.
     """
 
     def __init__(self, functions: np.ndarray) -> None:
@@ -162,12 +164,12 @@ class Pool:
         self.constants: list[Any] = []
 
     def next(self, count: int) -> slice:
-        """Return where the next numbers are."""
+        """Return the slice of the next numbers."""
         begin, self.at = self.at, self.at + count
         return slice(begin, self.at)
 
     def pick(self, number: int) -> int:
-        """Return where among those picked this number, or an equal one, will be."""
+        """Return the place of this number, or an equal one, among those picked."""
         same = self._same[number]
         if same not in self._picked:
             self._picked[same] = len(self.picked)
@@ -175,31 +177,31 @@ class Pool:
         return self._picked[same]
 
     def place(self, kind: Hashable, numbers: slice, add: Callable[[], int]) -> int:
-        """Return the place of what these numbers tell of a kind, which ``add`` adds and returns."""
+        """Return the place of the object of a kind that has these numbers; ``add`` adds it if it is new."""
         key = kind, *self._same[numbers]
         if key not in self._places:
             self._places[key] = add()
         return self._places[key]
 
     def place_cut(self, whole: np.ndarray, number: int) -> int:
-        """Return the place of an array's first rows, as many as a number tells."""
+        """Return the place of an array's first rows, which a number counts."""
         self.cuts.append((whole, self.pick(number)))
         return len(self.cuts) - 1
 
     def place_leaf(self, make: Leaf) -> int:
-        """Return the place of what is made of numbers that were picked."""
+        """Return the place of an object that is made of picked numbers."""
         place = self.place_constant(None)
         self.leaves.append((place, make))
         return place
 
     def place_constant(self, known: Any) -> int:
-        """Return the place of what does not vary."""
+        """Return the place of an object that does not vary."""
         self.constants.append(known)
         return -len(self.constants)
 
 
 def maker_of(known: Any, pool: Pool, buffers: Sequence[Buffer]) -> Maker | None:
-    """Return what makes an object that is like a known one but for its numbers, in the order of :func:`read`.
+    """Return a maker of objects like a known one with other numbers, in the order of :func:`read`.
 
     None: the numbers do not vary.
     """
@@ -208,7 +210,7 @@ def maker_of(known: Any, pool: Pool, buffers: Sequence[Buffer]) -> Maker | None:
 
 
 def _maker(known: Any, pool: Pool, buffers: Sequence[Buffer]) -> int | Maker | None:
-    """Return the place of a leaf in the pool, or what makes an object (see :func:`maker_of`)."""
+    """Return the place of a leaf in the pool, or a maker (see :func:`maker_of`)."""
     if type(known) is int:
         mine = pool.next(1)
         if not pool.varying[mine.start]:
@@ -258,7 +260,7 @@ def _tuple_maker(
 
 
 def _place_array(known: np.ndarray, mine: slice, pool: Pool, buffer: Buffer) -> int:
-    """Return the place of an array like a known one, but for numbers that vary."""
+    """Return the place of an array like a known one with other numbers."""
     begin, size, memory = buffer
     varying = pool.varying[mine].nonzero()[0].tolist()
     offset, dtype, steps = address(known) - begin, known.dtype, known.strides

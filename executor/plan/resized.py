@@ -1,4 +1,4 @@
-"""Bind a program again for other sizes, on the very memory where a plan of it lies."""
+"""Resizer: bind a program for other sizes on the memory of an earlier plan."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class _Bound(NamedTuple):
 
 
 class Resizer:
-    """Makes plans whose values begin where those of an earlier plan do, and have other sizes.
+    """Makes plans whose values begin at the addresses of an earlier plan's, and have other sizes.
 
-    Nothing is placed anew, and a node whose values have the sizes that they have in another of these plans has
-    its very instruction: what a round of a loop costs to bind is what no other round had. ``memory`` and
+    No value is placed anew. A node whose values have the same sizes in another of these plans shares that
+    plan's instruction: a round of a loop binds only the nodes whose sizes no earlier round had. ``memory`` and
     ``device`` are those of the earlier plan.
     """
 
@@ -81,7 +81,7 @@ class Resizer:
         return own and roomy and device.runtime is None and isinstance(device.memory, Memory)
 
     def plan(self, sizes: Sizes, complete: Complete) -> Plan | None:
-        """Return the plan for values of other sizes; None: some of them need another place.
+        """Return the plan for values of other sizes; None: some of them need another address.
 
         ``complete`` returns the specs of all values, which follow from the sizes, or of some alone.
         """
@@ -104,7 +104,7 @@ class Resizer:
         template: PlanTemplate | None,
         complete: Complete,
     ) -> Plan | None:
-        """Bind a plan, from which a template learns."""
+        """Return a bound plan, from which the template learns."""
         region, arena = self._region, self._memory.arena
         fresh = self._fresh(complete())
         if fresh is None:
@@ -123,7 +123,7 @@ class Resizer:
         return Plan(instructions, sized.inputs, sized.fetched, **self._others_of(bound))
 
     def _fresh(self, specs: Sequence[Spec]) -> tuple[_Bound, Sized] | None:
-        """Bind all nodes for values of other sizes; None: some of these need another place."""
+        """Bind all nodes for values of other sizes; None: some of these need another address."""
         memory = self._resized(specs)
         if memory is None:
             return None
@@ -132,14 +132,14 @@ class Resizer:
         return bound, self._sized(specs, memory, instructions)
 
     def _resized(self, specs: Sequence[Spec]) -> ValueMemory | None:
-        """Return the memory of values of other sizes; None: some of these need another place."""
+        """Return the memory of values of other sizes; None: some of these need another address."""
         planned = self._memory.arena.plan.resized(specs, self._region.taken)
         return None if planned is None else self._memory.resized(specs, planned)
 
     def _sized(
         self, specs: Sequence[Spec], memory: ValueMemory, instructions: Sequence[Instruction]
     ) -> Sized:
-        """Return what a plan has of instructions that are bound, and all arrays."""
+        """Return the bound instructions with all arrays."""
         program = self._part.program
         inputs = [
             self._array(i, specs, memory, False) if i in program.read else None
@@ -150,7 +150,7 @@ class Resizer:
         return Sized(instructions, capacity, inputs, fetched, memory.arena.plan.slack(specs))
 
     def _read(self, kinds: tuple[int, ...]) -> list[int]:
-        """Return which sizes each node's calls follow from, and behind these the arrays, as bits."""
+        """Return the sizes from which the calls of each node follow, and last those of arrays, as bits."""
         program, sources = self._part.program, self._cache.shapes.sources(kinds)
         touched = [
             *(node.touches() for node in self._part.nodes),
@@ -165,7 +165,7 @@ class Resizer:
         prediction: Prediction,
         complete: Complete,
     ) -> Plan | None:
-        """Return the plan that a template makes, in which what it does not tell is bound; None as above."""
+        """Return the plan that a template makes, with the unknown parts bound; None: as for :meth:`plan`."""
         if not prediction.parts:
             return template.plan(prediction.values, {}, **self._others)
         anew = bool(prediction.beyond) or template.arrays in prediction.parts
@@ -196,7 +196,7 @@ class Resizer:
     def _bound(
         self, specs: Sequence[Spec], memory: ValueMemory, which: Collection[int] | None = None
     ) -> _Bound:
-        """Return the instructions of nodes (None: of all): those of an earlier plan, or new ones."""
+        """Return the instructions of some nodes (None: of all): those of an earlier plan, or new ones."""
         device = self._device.emptied()
         emission: Emission | None = None
         instructions: dict[int, Sequence[Instruction]] = {}
@@ -225,7 +225,7 @@ class Resizer:
         return _Bound(instructions, device, emission.vote, at + len(instructions[at]))
 
     def _others_of(self, bound: _Bound) -> dict[str, Any]:
-        """Return what a plan has beside instructions and arrays."""
+        """Return the arguments of :class:`Plan` beside instructions and arrays."""
         return {
             "device": bound.device,
             "temporaries": (self._count, self._nbytes + bound.device.scratch_bytes),
@@ -237,7 +237,7 @@ class Resizer:
 
     @cached_property
     def _others(self) -> dict[str, Any]:
-        """That of a plan none of whose instructions is bound for it."""
+        """The same for a plan that only the template makes."""
         return self._others_of(_Bound({}, self._device))
 
     def _array(

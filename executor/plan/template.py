@@ -1,9 +1,10 @@
-"""Plans for other sizes that need no binding: their calls differ in numbers alone, which follow from the sizes.
+"""PlanTemplate: make plans for new sizes without binding them.
 
-What a call knows of sizes are numbers: shapes of arrays, words of a compiled loop. Between plans of one program
-on the same memory they are mostly affine functions of the sizes from which all others follow. A few plans that
-were bound tell these functions (:class:`~.affine.AffineMap`). A node whose calls are of another kind, or whose
-numbers are other functions, is bound as ever; so is a node of which a size is beyond those that are known.
+Plans of one program on the same memory make the same calls; only numbers differ: addresses, shapes and strides
+of arrays, words of compiled loops. Most of these numbers are affine functions of a few sizes. A template learns
+the functions from a few plans that were bound (:class:`~.affine.AffineMap`), and evaluates them for other
+sizes. Three kinds of nodes are still bound: those whose calls are of another kind for other sizes, those with
+numbers that are not affine, and those that read a size outside the known range.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ _SIZE = 1 << 32  # numbers above are addresses
 
 
 class Sized(NamedTuple):
-    """What a plan has that follows from sizes.
+    """The parts of a plan that follow from sizes.
 
-    ``scratch``: the bytes that instructions may have of it; ``slack``: numbers that are below zero where values
-    do not fit into their places in memory.
+    ``scratch``: bytes of scratch memory that an instruction may use; ``slack``: numbers that are negative where
+    values do not fit into their places in memory.
     """
 
     instructions: Sequence[Instruction]
@@ -42,10 +43,10 @@ class Sized(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """What is read of an instruction, or of all arrays that a plan is fed or fetches.
+    """The numbers of one instruction, or of all arrays that a plan is fed or fetches.
 
-    ``form`` tells it from what is another function of ``numbers``, of which call k has those up to ``ends[k]``;
-    those behind them are slack.
+    Parts of equal ``form`` differ in ``numbers`` alone. Those of call k end at ``ends[k]``; slack follows them.
+    ``form`` is None where the numbers cannot be read.
     """
 
     form: Hashable
@@ -54,10 +55,10 @@ class _Part(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """The numbers of a plan that follow from sizes, but those of some ``parts``.
+    """The numbers of a plan for some sizes; those of ``parts`` are not known, and must be bound.
 
-    Parts are instructions, by number, and behind them all arrays that the plan is fed or fetches. ``beyond``
-    are those of which a size is beyond the ones known, and that may be the same functions there.
+    A part is the number of an instruction; the number behind the last stands for all arrays that are fed or
+    fetched. ``beyond``: the parts that read a size outside the known range, where their functions may go on.
     """
 
     values: np.ndarray
@@ -66,13 +67,13 @@ class Prediction(NamedTuple):
 
 
 class PlanTemplate:
-    """Learns from plans that were bound how they differ, and makes others.
+    """Learns from bound plans how they differ, and makes others.
 
-    ``sizes`` are those of the first ``plan``, and ``read`` tells which of them each part follows from, as bits;
-    arrays that differ lie in ``buffers``. What it makes has the instructions of that plan, whose compiled calls
-    read their numbers from ``words``, and others where calls are functions of arrays. Instructions ``apart``
-    are bound for each of the sizes: those given, and others that are no functions of numbers. ``elsewhere``: a
-    template of the program on other memory, which may have learned already.
+    ``sizes`` are those of the first ``plan``; ``read`` has the sizes from which each part follows, as bits.
+    Arrays that differ lie in ``buffers``. Plans of the template share the instructions of the first one:
+    compiled calls read their numbers from ``words``, other calls are made again. Instructions ``apart`` are
+    bound anew for other sizes: the given ones, and those whose numbers cannot be predicted. ``elsewhere``: a template
+    of the program on other memory, whose functions are taken over if its calls are alike.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class PlanTemplate:
         self._variable: _Variable | None = None  # since it learned last what varies
 
     def learn(self, sizes: np.ndarray, plan: Sized) -> bool:
-        """Take another plan into account; return whether it is, or any was before, like the first."""
+        """Learn from another plan; return whether this or an earlier one makes the calls of the first."""
         numbers, misses, apart = self._first.copy(), set[int](), len(self.apart)
         for k, part in enumerate(_parts(plan, self._buffers)):
             if k in self.apart:
@@ -134,7 +135,7 @@ class PlanTemplate:
         return self._learned
 
     def _slack_of_all(self) -> np.ndarray:
-        """Return the places of all numbers that vary, and must not be below zero."""
+        """Return the places of the slack that varies: it must not be negative."""
         slack = np.zeros(len(self._first), bool)
         ends = zip(self._parts, self._begins, self._begins[1:], strict=False)
         for k, (part, begin, end) in enumerate(ends):
@@ -149,7 +150,7 @@ class PlanTemplate:
         return len(self._first) == len(other._first) and all(a.form == b.form for a, b in pairs)
 
     def predict(self, sizes: np.ndarray) -> Prediction | None:
-        """Return what is known of a plan for these sizes; None: too little, or it does not fit into memory."""
+        """Return the numbers of a plan for these sizes; None: unknown, or its values do not fit into memory."""
         prediction = self._map.at(sizes)
         if prediction is None:
             return None
@@ -162,7 +163,7 @@ class PlanTemplate:
         return Prediction(values, self.apart.union(parts), parts)
 
     def widen(self, sizes: np.ndarray, prediction: Prediction, plan: Sized) -> None:
-        """Compare parts beyond known sizes with a prediction; ``plan`` has what was bound of these."""
+        """Widen the known range by a ``plan`` of bound parts, but for sizes that were predicted wrongly."""
         others = 0
         for k, part in zip(prediction.beyond, _parts(plan, self._buffers), strict=False):
             numbers = prediction.values[self._begins[k] : self._begins[k + 1]].tolist()
@@ -172,12 +173,12 @@ class PlanTemplate:
 
     @cached_property
     def nbytes(self) -> int:
-        """Bytes of what its plans have in common."""
+        """The bytes that its plans have in common."""
         return sum(instruction.nbytes for instruction in self._instructions)
 
     @cached_property
     def parts(self) -> list[SharedPart]:
-        """What its plans share: this, and what its instructions have together with others."""
+        """What its plans share: the template, and parts that its instructions share with others."""
         return [self, *with_parts(self._instructions)[len(self._instructions) :]]
 
     def plan(
@@ -189,8 +190,8 @@ class PlanTemplate:
     ) -> SizedPlan:
         """Return a plan with these numbers.
 
-        ``bound`` is what stands for instructions that are others, and ``arrays`` for those that are fed and
-        fetched, if they are; ``others``: what plans have beside these.
+        ``bound`` has new instructions, by the number of the one they stand for; ``arrays``: new inputs and
+        fetched arrays; ``others``: further arguments of :class:`Plan`.
         """
         variable = self._variable = self._variable or self._variable_now()
         numbers = values[variable.numbers].tolist()
@@ -216,7 +217,7 @@ class PlanTemplate:
         return plan
 
     def _variable_now(self) -> _Variable:
-        """Return what makes that of plans which does not read its numbers from ``words``."""
+        """Return the makers of calls and arrays that do not read their numbers from ``words``."""
         pool, makers = Pool(self._functions), []
         for k, (instruction, part) in enumerate(zip(self._instructions, self._parts, strict=False)):
             if k in self.apart:
@@ -284,10 +285,10 @@ class SizedPlan(Plan):
 
 
 class _Variable(NamedTuple):
-    """What makes calls, by place, and arrays, of some of all ``numbers``: of a pool.
+    """Makers of ``calls``, by place, and of ``arrays``, from a pool of objects.
 
-    That has ``cuts``, which are arrays and the numbers of rows that each has, and ``constants`` behind them, in
-    places of which are ``leaves``.
+    The pool has ``cuts`` (the first rows of arrays: each array, and which of the picked ``numbers`` counts its
+    rows), then ``constants``; ``leaves`` make the constants at some places anew.
     """
 
     numbers: np.ndarray
@@ -299,7 +300,7 @@ class _Variable(NamedTuple):
 
 
 def _parts(plan: Sized, buffers: Sequence[Buffer]) -> list[_Part]:
-    """Return what is read of a plan: of each instruction, and of what stands beside them at the end."""
+    """Return the part of each instruction of a plan, and behind them that of its arrays."""
     arrays = tuple(plan.inputs), tuple(plan.fetched)
     parts = [
         _part(instruction.calls, [plan.scratch - instruction.scratch], buffers)
