@@ -70,7 +70,7 @@ def array_length(array: Variable) -> Variable:
     """
     check_array(array, "array_length")
     helper = LayerHelper("array_length")
-    return helper.layers("lod_array_length", "Out", "Out", x=array)[0]
+    return helper.constant_layers("lod_array_length", "Out", x=array)[0]
 
 
 def tensor_array_to_tensor(

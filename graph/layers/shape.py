@@ -12,7 +12,7 @@ from ...strategies.errors import InvalidType, InvalidValue, require_type
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
 from .arguments import check_variable, integer, variables_of
-from .helper import LayerHelper, constant_layer, layer, layers
+from .helper import LayerHelper, constant_layer, constant_layers, layer
 from .numbers import numbers_of
 
 
@@ -185,7 +185,7 @@ def topk(input: Variable, k: Any, name: str | None = None) -> tuple[Variable, Va
     """
     slots = "Out Indices"
     fields = numbers_of("top_k", "k", k, "topk")
-    values, indices = layers("top_k", name, slots, slots, x=input, **fields)
+    values, indices = constant_layers("top_k", name, slots, x=input, **fields)
     return values, indices
 
 
@@ -272,7 +272,7 @@ def fill_constant_batch_size_like(
         "output_dim_idx": output_dim_idx,
         "force_cpu": force_cpu,
     }
-    return layers("fill_constant_batch_size_like", None, "Out", "Out", input=input, **attrs)[0]
+    return constant_layer("fill_constant_batch_size_like", input=input, **attrs)
 
 
 _VALUES = {
@@ -313,7 +313,7 @@ def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variabl
 def where(condition: Variable, x: Variable | None = None, y: Variable | None = None) -> Variable:
     """x where the condition holds, else y; of a condition alone the places of what is not zero, int64."""
     if x is None and y is None:
-        return layers("where_index", None, "Out", "Out", condition=condition)[0]
+        return constant_layer("where_index", condition=condition)
     check_variable(x, "x", "where")
     check_variable(y, "y", "where")
     assert x is not None

@@ -132,7 +132,7 @@ def unique(
     if axis is None and x.ndim != 1:
         x = layers.reshape(x, [-1])
     slots = "Out Indices Index Counts"
-    elements, *others = helper.layers("unique", slots, slots, x=x, **attrs)
+    elements, *others = helper.constant_layers("unique", slots, x=x, **attrs)
     options = zip(others, (return_index, return_inverse, return_counts), strict=True)
     results = [elements, *(result for result, is_wanted in options if is_wanted)]
     return results[0] if len(results) == 1 else tuple(results)
