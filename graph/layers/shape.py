@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from ...strategies.errors import InvalidType, InvalidValue, require_type
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
-from .arguments import check_variable, integer, variables_of
+from .arguments import check_variable, integer, of_family, variables_of
 from .helper import LayerHelper, constant_layer, constant_layers, layer
 from .numbers import numbers_of
 
@@ -21,25 +21,21 @@ def mean(x: Variable, name: str | None = None) -> Variable:
     return layer("mean", name, x=x)
 
 
-def _reduce(op_type: str) -> Callable[..., Variable]:
-    def function(
-        input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None
-    ) -> Variable:
-        several = () if dim is None else dim if isinstance(dim, Iterable) else [dim]
-        dims = [integer(axis, "dim", op_type) for axis in several]
-        attrs = {"dim": dims or [0], "keep_dim": keep_dim, "reduce_all": not dims}
-        return layer(op_type, name, x=input, **attrs)
-
-    function.__name__ = function.__qualname__ = op_type
-    function.__doc__ = f"``{op_type}`` over the dimensions ``dim`` (None: all)."
-    return function
+def _reduce(
+    op_type: str, input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None
+) -> Variable:
+    """``{name}`` over the dimensions ``dim`` (None: all)."""
+    several = () if dim is None else dim if isinstance(dim, Iterable) else [dim]
+    dims = [integer(axis, "dim", op_type) for axis in several]
+    attrs = {"dim": dims or [0], "keep_dim": keep_dim, "reduce_all": not dims}
+    return layer(op_type, name, x=input, **attrs)
 
 
-reduce_sum = _reduce("reduce_sum")
-reduce_mean = _reduce("reduce_mean")
-reduce_max = _reduce("reduce_max")
-reduce_min = _reduce("reduce_min")
-reduce_prod = _reduce("reduce_prod")
+reduce_sum = of_family(_reduce, "reduce_sum")
+reduce_mean = of_family(_reduce, "reduce_mean")
+reduce_max = of_family(_reduce, "reduce_max")
+reduce_min = of_family(_reduce, "reduce_min")
+reduce_prod = of_family(_reduce, "reduce_prod")
 
 
 def sums(input: Sequence[Variable], out: Variable | None = None) -> Variable:
