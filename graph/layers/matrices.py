@@ -155,7 +155,7 @@ def allclose(
 
 
 def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
-    """Return the elements of a list that differ, in the order they come first, and which of them each is.
+    """Return the distinct elements of a list, in order of first appearance, and each element's index in them.
 
     Their number comes out of the data: the step is cut in two here.
     """

@@ -291,8 +291,8 @@ class _Net:
                 net.output(*after)
                 now = after[0]
                 if self.dropout_prob:
-                    options = {"dropout_implementation": self.dropout_implementation}
-                    now = unary.dropout(now, self.dropout_prob, **options)
+                    way = self.dropout_implementation
+                    now = unary.dropout(now, self.dropout_prob, dropout_implementation=way)
             net.step_output(now)
         *sequences, output = net()
         ends = [states[-1] for states in sequences]
