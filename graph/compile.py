@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import count, takewhile
 
@@ -66,8 +66,8 @@ def compile_program(
 ) -> Compiled:
     """Compile block 0 of a program for a target.
 
-    ``keep`` names variables, or ops: others that neither these nor what is fetched need are left out. Where it
-    names none, optimizers are kept, unless they need what is not fed.
+    ``keep`` lists variables or ops to compute beside the fetches; ops that none of these need are dropped. An
+    empty list keeps the optimizers, unless they read a variable that is not fed. None keeps every op.
 
     Raises:
         FeedError: an op needs a variable that is not fed.
@@ -75,43 +75,42 @@ def compile_program(
         Unsupported: an op has no kernel on ``back_end``, or none with the precision of the strategy.
     """
     _refuse_shared(program, fetch_names)
+    selector = _KernelSelector.of(target, capabilities, back_end)
+    seed = seed_of(program)
     graph = from_program(program, feed_names)
     fetch_lods = _levels_of(graph, fetch_names)
-    graph = with_levels_told(graph, [name for names in fetch_lods for name in names])
-    level_names = list(dict.fromkeys(name for names in fetch_lods for name in names))
+    names = [*fetch_names, *dict.fromkeys(name for levels in fetch_lods for name in levels)]
+    graph = with_levels_told(graph, names[len(fetch_names) :])
     if keep is not None:
-        names = [*fetch_names, *level_names, *(name for name in keep if isinstance(name, str))]
-        graph = graph.pruned(names, _asked(graph, keep) if keep else _updates(graph))
+        kept_names = [*names, *(name for name in keep if isinstance(name, str))]
+        graph = graph.pruned(kept_names, _ops_to_keep(graph, keep) if keep else _updates(graph))
     graph = all_here(graph, program) if back_end == "numpy" else graph
-    graph = _with_bodies(graph, target, capabilities, back_end, seed_of(program))
-    target = _informed(target, graph, (*fetch_names, *level_names), capabilities, back_end)
+    graph = _with_compiled_blocks(graph, target, selector, seed)
+
+    target = _with_library_conditions(target, graph, tuple(names), selector)
     verifies = target.strategy is not None and target.strategy.verify_passes
     stages: list[Stage] | None = [] if verifies else None
     graph = expand_sync_ops(graph, target)
     refuse_lazy(graph, target)
     graph, records = run_pipeline(graph, target, stages)
-    math, why = _math(target, capabilities, back_end)
-    for text in (*([why] if why else []), *_without_effect(target)):
+    for text in (*selector.notes, *_unknown_onednn_ops(target)):
         graph = graph.noted(text)
-    graph, kernels = _with_kernels(graph, fetch_names, target, capabilities, back_end, math)
-    choices: tuple[tuple[str, ...], ...] = ()
-    if back_end == "numpy":
-        only = _only(target, capabilities)
-        choices = alternatives(graph, kernels, capabilities, only, math)
+
+    graph, kernels = selector.select(graph, fetch_names)
     alike = replicated(graph, target)
     own_states = place_states(graph, alike, target)
     lowered = lower(
         graph,
         fetch_names,
         kernels,
-        seed_of(program),
-        math=math,
+        seed,
+        math=selector.math,
         alike=alike,
         place_states=own_states,
         checks=target.checks,
         fetch_lods=fetch_lods,
     )
-    parts = cut(lowered)  # refuses here what it would refuse at the first step
+    parts = cut(lowered)  # raises here rather than in the first step
     if len(parts) > 1:
         graph = graph.noted(_describe_cuts(parts))
     graph = graph.noted(_describe_place_states(lowered)) if own_states else graph
@@ -124,41 +123,92 @@ def compile_program(
         _owned_bytes(lowered, target.replicas),
         Counter(kernels.values()),
     )
-    return Compiled(lowered, report, tuple(stages or ()), choices)
+    return Compiled(lowered, report, tuple(stages or ()), selector.alternatives(graph, kernels))
 
 
-def _asked(graph: Graph, keep: Sequence[str | OpKey]) -> frozenset[OpKey]:
-    """Return the ops that are asked for; of one that was read as several nodes, such as a branch, these."""
-    keys = {node.key for node in graph.nodes}
-    several = {
-        name for item in keep if not isinstance(item, str) and item not in keys for name in item[2]
-    }
-    parts = (n.key for n in graph.nodes if any(v.name in several for v in n.writes()))
-    return frozenset(item for item in keep if not isinstance(item, str)).union(parts)
+@dataclass(frozen=True)
+class _KernelSelector:
+    """Chooses the back end of each node, by the capabilities of replicas and the strategy.
+
+    ``math`` is the precision of single-precision products, ``notes`` say why it is not that of the strategy.
+    ``only``: library or variant -> the only op types that it may compute (none: all that it can).
+    """
+
+    capabilities: Capabilities
+    back_end: str
+    math: str
+    notes: tuple[str, ...]
+    only: Mapping[str, frozenset[str]]
+
+    @classmethod
+    def of(cls, target: Target, capabilities: Capabilities, back_end: str) -> _KernelSelector:
+        """Return the selector for a target."""
+        math, notes = target.math(back_end), tuple[str, ...]()
+        able = libraries(capabilities, back_end).values()
+        reasons = [library.exact for library in able if library.exact]
+        if math != "float32" and reasons and not any(math in library.rounds for library in able):
+            math, notes = (
+                "float32",
+                (f"cpu_math: products are computed in float32, for {reasons[0]}",),
+            )
+        only = dict.fromkeys(("onednn", *variants(capabilities)), target.onednn_ops)
+        return cls(capabilities, back_end, math, notes, only)
+
+    def select(self, graph: Graph, results: Sequence[str]) -> tuple[Graph, dict[Node, str]]:
+        """Return the graph as back ends compute it, and the back end of each node.
+
+        Ops without a kernel on the GPU stand on the host, images lie in the order that kernels want, and
+        factors lie rounded in memory where products round them.
+
+        Raises:
+            Unsupported: a product would be exact although its factors are to be rounded.
+        """
+        capabilities = self.capabilities
+        if self.back_end != "numpy":
+            graph = place_on_host(graph, lambda node: has_kernel(node, capabilities, self.back_end))
+        by_rule = select_kernels(graph, capabilities, self.back_end, self.only)
+        refuse_exact(by_rule, self.math, capabilities, self.back_end)
+        graph, kernels = lay_out(graph, by_rule, capabilities, self.back_end, self.math)
+        if self.math != ROUNDED:
+            return graph, kernels
+        parts = part_numbers(lower(graph, results, kernels, 0))
+        return round_factors(graph, kernels, capabilities, parts)
+
+    def alternatives(
+        self, graph: Graph, kernels: Mapping[Node, str]
+    ) -> tuple[tuple[str, ...], ...]:
+        """Return for each node the kernels that are worth measuring; none are on a GPU."""
+        if self.back_end != "numpy":
+            return ()
+        return alternatives(graph, kernels, self.capabilities, self.only, self.math)
+
+
+def _ops_to_keep(graph: Graph, keep: Sequence[str | OpKey]) -> frozenset[OpKey]:
+    """Return the ops in ``keep``; an op that became several nodes, such as a branch, stands for all of them."""
+    ops = frozenset(item for item in keep if not isinstance(item, str))
+    whole = {node.key for node in graph.nodes}
+    results = {name for op in ops - whole for name in op[2]}
+    return ops.union(n.key for n in graph.nodes if any(v.name in results for v in n.writes()))
 
 
 def _updates(graph: Graph) -> frozenset[OpKey]:
-    """Return the optimizers' ops; none if what they need is not fed."""
+    """Return the optimizers' ops; none if one of them needs a variable that is not fed."""
     updates = frozenset(node.key for node in graph.nodes if node.role & OpRole.Optimize)
     reads = {value for node in graph.pruned((), updates).nodes for value in node.reads()}
     unfed = any(value.kind == FEED and value not in graph.feeds for value in reads)
     return frozenset() if unfed else updates
 
 
-def _informed(
-    target: Target,
-    graph: Graph,
-    fetches: tuple[str, ...],
-    capabilities: Capabilities,
-    back_end: str,
+def _with_library_conditions(
+    target: Target, graph: Graph, fetches: tuple[str, ...], selector: _KernelSelector
 ) -> Target:
-    """Return the target with what passes ask about libraries and about this graph."""
-    able = libraries(capabilities, back_end)
+    """Return the target with its fetches, and the conditions of libraries that passes ask for."""
+    able = libraries(selector.capabilities, selector.back_end)
     adds, masks, folds = (_takes(op_type, able) for op_type in (GRAD_ADD, MASKED, ADD_NORM))
     return replace(
         target,
         fetches=fetches,
-        compiles=_takes(REGION, capabilities),
+        compiles=_takes(REGION, selector.capabilities),
         adds_gradients=adds,
         keeps_masks=masks,
         folds_residuals=folds,
@@ -167,16 +217,20 @@ def _informed(
     )
 
 
-def _with_bodies(
-    graph: Graph, target: Target, capabilities: Capabilities, back_end: str, seed: int
+def _takes(op_type: str, able: Capabilities) -> Takes | None:
+    """Return the first library's condition on nodes of an op type (None: no library has a condition)."""
+    return next((takes for b in able.values() if (takes := b.takes.get(op_type))), None)
+
+
+def _with_compiled_blocks(
+    graph: Graph, target: Target, selector: _KernelSelector, seed: int
 ) -> Graph:
-    """Return the graph with the block of each loop compiled, which its node then holds as plain data.
+    """Compile the block of each loop; the loop's node then holds it as plain data.
 
     Raises:
         Unsupported: a collective stands in a loop.
     """
-
-    numbers, texts = count(), list[str]()
+    numbers, notes = count(), list[str]()
 
     def compiled(node: Node) -> Node:
         body = node.attrs.get("block")
@@ -191,74 +245,27 @@ def _with_bodies(
             barrier=False,  # the places wait at the end of the step
             part=f"{target.part}_loop{next(numbers)}",
         )
-        inner = _with_bodies(body.graph, inside, capabilities, back_end, seed)
+        inner = _with_compiled_blocks(body.graph, inside, selector, seed)
         inner, _ = run_pipeline(inner, inside)
-        meeting = next((n for n in inner.nodes if n.op in COLLECTIVES), None)
-        if meeting is not None:
+        collective = next((n for n in inner.nodes if n.op in COLLECTIVES), None)
+        if collective is not None:
             raise Unsupported(
-                f"{meeting.op} cannot stand in a loop: replicas may make different numbers of rounds. Built "
-                f"at {meeting.where}."
+                f"{collective.op} cannot stand in a loop: replicas may make different numbers of rounds. Built "
+                f"at {collective.where}."
             )
-        math, _ = _math(target, capabilities, back_end)
-        inner, kernels = _with_kernels(inner, body.results, target, capabilities, back_end, math)
-        texts.extend(
+        inner, kernels = selector.select(inner, body.results)
+        notes.extend(
             f"{text} (in {node.attrs['function']}, built at {node.where})"
             for text in inner.notes
             if text.startswith("cpu_math: ")
         )
-        program = lower(inner, body.results, kernels, seed, math, checks=target.checks)
+        program = lower(inner, body.results, kernels, seed, selector.math, checks=target.checks)
         return replace(node, attrs={**node.attrs, "block": asdict(program)})
 
     nodes = [compiled(node) for node in graph.nodes]
     if nodes == list(graph.nodes):
         return graph
-    return replace(graph.with_nodes(nodes), notes=(*graph.notes, *texts))
-
-
-def _with_kernels(
-    graph: Graph,
-    results: Sequence[str],
-    target: Target,
-    capabilities: Capabilities,
-    back_end: str,
-    math: str,
-) -> tuple[Graph, dict[Node, str]]:
-    """Return the graph as back ends compute it, and the back end of each node.
-
-    Ops that a GPU does not compute stand on the host, images lie in the order that kernels want, and factors
-    lie rounded in memory where products round them.
-
-    Raises:
-        Unsupported: a product would be exact although its factors are to be rounded.
-    """
-    if back_end != "numpy":
-        graph = place_on_host(graph, lambda node: has_kernel(node, capabilities, back_end))
-    selected = select_kernels(graph, capabilities, back_end, _only(target, capabilities))
-    refuse_exact(selected, math, capabilities, back_end)
-    graph, kernels = lay_out(graph, selected, capabilities, back_end, math)
-    if math != ROUNDED:
-        return graph, kernels
-    parts = part_numbers(lower(graph, results, kernels, 0))
-    return round_factors(graph, kernels, capabilities, parts)
-
-
-def _takes(op_type: str, able: Capabilities) -> Takes | None:
-    """Return what tells which nodes of an op the first library with conditions takes."""
-    return next((takes for b in able.values() if (takes := b.takes.get(op_type))), None)
-
-
-def _math(target: Target, capabilities: Capabilities, back_end: str) -> tuple[str, str]:
-    """Return the precision of single-precision products, and why it is not what the strategy asks for."""
-    math, able = target.math(back_end), libraries(capabilities, back_end).values()
-    reasons = [b.exact for b in able if b.exact] if math != "float32" else []
-    if not reasons or any(math in b.rounds for b in able):
-        return math, ""
-    return "float32", f"cpu_math: products are computed in float32, for {reasons[0]}"
-
-
-def _only(target: Target, capabilities: Capabilities) -> dict[str, frozenset[str]]:
-    """Return the only op types that a library and its variants may compute (none: all that they can)."""
-    return {"onednn": target.onednn_ops, **dict.fromkeys(variants(capabilities), target.onednn_ops)}
+    return replace(graph.with_nodes(nodes), notes=(*graph.notes, *notes))
 
 
 def _refuse_shared(program: Program, fetch_names: Sequence[str]) -> None:
@@ -307,7 +314,7 @@ def _describe_place_states(program: ReplicaProgram) -> str:
 
 
 def _ignored(target: Target) -> tuple[str, ...]:
-    """Return the fields that the user changed and nothing reads."""
+    """Return the strategy fields that the user changed and that have no effect here."""
     if target.strategy is None:
         return ()
     from ..strategies.base import unbuilt  # brings pydantic, as the strategy did
@@ -315,8 +322,8 @@ def _ignored(target: Target) -> tuple[str, ...]:
     return tuple(unbuilt(target.strategy)[0])
 
 
-def _without_effect(target: Target) -> Iterator[str]:
-    """Yield a sentence for each op type that the strategy names and that does not exist."""
+def _unknown_onednn_ops(target: Target) -> Iterator[str]:
+    """Yield a note for each op type in the strategy's oneDNN lists that does not exist."""
     for name in sorted(target.onednn_ops - OPS.keys()):
         yield f"onednn_enabled_op_types: there is no operator {name!r}.{nearest(name, OPS)}"
 

@@ -38,9 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = _printed(args)
         sys.stdout.flush()
     except BrokenPipeError:  # what reads the output has enough: rowlock ops --table | head
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # for Python's flush at the end
+        # for Python's flush at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return status
 

@@ -26,7 +26,7 @@ def text() -> str:
 
 
 def built_names() -> dict[str, tuple[set[str], set[str]]]:
-    """Return the names that each module of Paddle's has here, and those that it lacks."""
+    """Return, for each module of Paddle's, the names that exist here and the missing ones."""
     modules = {}
     for path, names in sorted(paddle_names().items()):
         try:

@@ -153,15 +153,19 @@ class BlockReader(ABC):
         yield node_of(op, "fill_zeros_like", {"X": (like,)}, {"Out": (zeros,)})
         return zeros
 
-    def _added(
-        self, op: Operator, name: str, total: Value | None, term: Value
-    ) -> Generator[Node, None, Value]:
-        """Return a sum with one more term, which is the first if there is no total yet."""
-        if total is None:
-            return term
-        result = self._new(name, term.spec)
-        yield node_of(op, "sum", {"X": (total, term)}, {"Out": (result,)})
-        return result
+    def _add_up(
+        self, op: Operator, sums: dict[str, Value], names: Mapping[str, str]
+    ) -> Iterator[Node]:
+        """Add the gradients of operands that a block computed to ``sums``, under the ``names`` of operands."""
+        for operand, name in names.items():
+            value = self.current.get(grad_name(operand))
+            if value is None:
+                continue
+            if name in sums:
+                total = self._new(f"{name}@SUM", value.spec)
+                yield node_of(op, "sum", {"X": (sums[name], value)}, {"Out": (total,)})
+                value = total
+            sums[name] = value
 
     def _named(self, op: Operator, name: str, value: Value | None, like: Value) -> Iterator[Node]:
         """Have a value go by a name of the program; of none, zeros like another.

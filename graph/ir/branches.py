@@ -2,8 +2,8 @@
 
 A write of a light ``conditional_block`` to a variable around it becomes a ``where`` between the new value and
 the old one (if-conversion: Allen, Kennedy, Porterfield and Warren, "Conversion of control dependence to data
-dependence", POPL 1983). The gradient of a side that is not taken is chosen to be 0, whatever was computed for
-it. What costs more than to cut a step, may fail or never end, or has effects of its own is a loop
+dependence", POPL 1983). The gradient of the side that is not taken is 0, whatever was computed for it. A branch
+that costs more than cutting a step, that may fail or never end, or that has side effects becomes a loop
 (``data_loops.py``) of one round or none.
 """
 
@@ -42,9 +42,8 @@ _NO = {"shape": [1], "dtype": int(VarType.BOOL), "bool_values": [0]}
 class Branches(DataLoops):
     """Reads branches, selections and their gradient ops.
 
-    ``choices`` holds flags [1] by masks and conditions. ``skipped`` are results of branches that nothing was
-    written to if these are not taken; ``sized`` the names of results that have the size of one branch or that
-    of another.
+    ``choices``: mask or condition -> flag [1]. ``skipped`` are results of branches without a value where the
+    branch is not taken; ``sized`` are the names of results whose size depends on the branch taken.
     """
 
     def __init__(self) -> None:
@@ -76,7 +75,7 @@ class Branches(DataLoops):
         return self.choices[value]
 
     def _where_rows_are(self, op: Operator) -> Generator[Node, None, Value]:
-        """Return whether nothing is empty that a branch for some rows of a batch reads."""
+        """Return the flag that no operand of a branch for some rows of a batch is empty."""
         (scope,) = op.outputs["Scope"]
         flags: list[Value] = []
         for name in op.inputs.get("Input", ()):
@@ -178,9 +177,8 @@ class Branches(DataLoops):
         names = op.inputs.get("Input", ())
         # No operand has a gradient where the branch only ends those of what it overwrites.
         gradients = op.outputs.get("Input@GRAD", [EMPTY_VAR] * len(names))
-        operands = zip(names, gradients, strict=True)
         above, fresh = self._above(op, "Out"), begins_with_write(block)
-        for operand, name in operands:
+        for operand, name in zip(names, gradients, strict=True):
             if name == EMPTY_VAR:
                 continue
             if operand in self.arrays:
@@ -198,9 +196,7 @@ class Branches(DataLoops):
             other = above.get(gradient, zero) if operand in overwritten.values else zero
             result = self._result(op, name)
             self._share_levels(like, result)
-            inputs = {"Condition": (taken,), "X": (value or zero,), "Y": (other,)}
-            outputs, grads = {"Out": (result,)}, finished(op, {name: result})
-            yield node_of(op, "where", inputs, outputs, None, grads)
+            yield _where(op, taken, value or zero, other, result, finished(op, {name: result}))
         left = {n: inner[grad_name(n)] for n in overwritten.values if grad_name(n) in inner}
         left = {n: gradient for n, gradient in left.items() if n not in fresh}
         yield from self._below(op, taken, overwritten, left)
@@ -219,8 +215,7 @@ class Branches(DataLoops):
                 continue
             if (gradient := left.get(result)) is None:
                 gradient = yield from self._zeros(op, f"{name}@TAKEN", value)
-            inputs = {"Condition": (taken,), "X": (gradient,), "Y": (value,)}
-            yield node_of(op, "where", inputs, {"Out": (self._write(op.block, name),)})
+            yield _where(op, taken, gradient, value, self._write(op.block, name))
 
     def _choice(self, op: Operator) -> Generator[Node, None, Value]:
         """Return a boolean of a mask of one number, 0 or 1; yield the nodes that make it, once."""
@@ -262,8 +257,7 @@ class Branches(DataLoops):
         result = self._result(op, name)
         if self.sequences.levels.get(yes) == self.sequences.levels.get(no):
             self._share_levels(yes, result)
-        inputs = {"Condition": (choice,), "X": (yes,), "Y": (no,)}
-        return node_of(op, "where", inputs, {"Out": (result,)})
+        return _where(op, choice, yes, no, result)
 
     def _selection_gradient(self, op: Operator) -> Iterator[Node]:
         """Give the gradient to the result that was chosen, and 0 to the other."""
@@ -276,9 +270,7 @@ class Branches(DataLoops):
         zero = yield from self._zeros(op, f"{above.name}@ZERO", above)
         for name, sides in zip(names, ((zero, above), (above, zero)), strict=True):
             if name != EMPTY_VAR:
-                yes, no = sides
-                inputs = {"Condition": (choice,), "X": (yes,), "Y": (no,)}
-                yield node_of(op, "where", inputs, {"Out": (self._write(op.block, name),)})
+                yield _where(op, choice, *sides, self._write(op.block, name))
 
     def _sized_gradient(self, op: Operator, choice: Value, above: Value) -> Node:
         """Return the node of the same, where the zeros have the size of a result that was not chosen."""
@@ -291,6 +283,19 @@ class Branches(DataLoops):
             slopes.append(self.current[names[k]])
         operands, options = [choice, above, *likes], {"sides": sides}
         return self._call(op, "select_output", operands, slopes, options, bare=True)
+
+
+def _where(
+    op: Operator,
+    choice: Value,
+    yes: Value,
+    no: Value,
+    result: Value | None,
+    grads: tuple[tuple[str, Value], ...] = (),
+) -> Node:
+    """Return the node that chooses one of two values."""
+    inputs = {"Condition": (choice,), "X": (yes,), "Y": (no,)}
+    return node_of(op, "where", inputs, {"Out": (result,)}, None, grads)
 
 
 def _check_types(op: Operator, name: str, taken: Spec, other: Spec) -> None:

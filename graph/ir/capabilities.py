@@ -25,9 +25,9 @@ class BackEnd:
     ``arrays`` is the array module. ``takes`` tells of op types which nodes have a kernel (None: all),
     ``layouts`` in which order their kernels compute images fastest; others need them in that of their shape.
 
-    ``any_order``: the op types whose kernels take images in any order of memory. ``variant``: these are other
-    kernels of a library's ops, of which none is chosen but where it was measured to be faster;
-    ``always_exact``: they round no factors, where the library's own kernels do.
+    ``any_order``: the op types whose kernels take images in any order of memory. ``variant``: other kernels of
+    a library's ops, each chosen only where it was measured to be faster; ``always_exact``: they round no
+    factors, where the library's own kernels do.
 
     ``rounds``: to what it can round factors of products, and of which op types (None: of all that it computes);
     ``exact``: why it rounds none here, though it could on other processors; ``factors``: by op type, what may

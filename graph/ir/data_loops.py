@@ -1,7 +1,7 @@
-"""Read loops whose rounds only a step tells into a graph: each is one node, its block a graph of its own.
+"""Read loops whose number of rounds depends on data: each is one node, its block a graph of its own.
 
-What the block writes outside itself is carried: fed to a round, fetched from it, and fed to the next. What it
-only reads is fed to every round; persistables it reads from their scope.
+Outer variables that the block writes are carried: fed to a round, fetched from it, and fed to the next. Those
+that it only reads are fed to every round; it reads persistables from their scope.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _ANY = Spec((-1,), VarType.FP32)  # of an array of which no entry is known
 
 @dataclass(frozen=True)
 class Body:
-    """The graph of a block, and what a round computes, by the names that ``graph.latest`` has.
+    """The graph of a block, and the ``results`` of a round, as names in ``graph.latest``.
 
-    First of ``results`` stand the values for the next round, then those that the gradient needs of this one.
+    The values for the next round come first, then the values of this round that the gradient needs.
     """
 
     graph: Graph
@@ -45,7 +45,7 @@ class Body:
         return body
 
     def save(self, value: Value) -> None:
-        """Add a value to what a round computes."""
+        """Add a value to the results of a round."""
         name = f"{value.name}.{value.version}"
         self.latest[name] = value
         self.results.append(name)
@@ -53,11 +53,11 @@ class Body:
 
 @dataclass(frozen=True)
 class DataLoop:
-    """A loop that was read: what its gradient needs of it.
+    """A loop that was read, for its gradient.
 
-    ``carried`` counts the values for the next round; ``scope`` is what a round left; ``outside`` are the values
-    around it by those of its block that are the same in each round; ``states`` the persistables; ``rounds`` the
-    value that holds, by round, what was saved.
+    ``carried`` counts the values for the next round; ``scope`` holds the results of a round; ``outside`` maps
+    values of the block that are the same in each round to those around it; ``states`` are the persistables;
+    ``rounds`` is the value that holds the saved values of all rounds.
     """
 
     body: Body
@@ -72,8 +72,8 @@ class DataLoop:
 class Rounds:
     """A way to read the rounds of a loop: ``nodes`` reads one, forward or back.
 
-    ``carried`` has the names under which a round finds what it is handed, and those under which it leaves what
-    the next one finds there. ``scopes`` is the variable for what rounds leave to their gradient.
+    ``carried``: name of a value that a round reads -> name of the value of this round that the next one reads
+    in its place. ``scopes`` is the variable for the results that the gradient reads.
     """
 
     scopes: str
@@ -113,7 +113,7 @@ class DataLoops(Arrays):
     def _fed(
         self, op: Operator, outer_names: Mapping[str, bool], carried: Collection[str]
     ) -> Generator[Node, None, tuple[dict[str, Value | None], list[Value]]]:
-        """Return what a round is fed by name, what is carried first, and the persistables that it reads."""
+        """Return the operands of a round by name, carried ones first, and the persistables that it reads."""
         operands: dict[str, Value | None] = {}
         states: list[Value] = []
         for name in (*carried, *(n for n in outer_names if n not in carried)):
@@ -147,7 +147,7 @@ class DataLoops(Arrays):
         operands: Mapping[str, Value | None],
         states: Sequence[Value],
     ) -> Iterator[Node]:
-        """Read a loop, call it, and have what it carries go by its names behind it."""
+        """Read a loop and call it; its names then stand for the values that it carried."""
         block = block_of(op)
         loop, results, levels = self._read_loop(op, rounds, operands, states)
         fed: list[Value | None] = []
@@ -185,10 +185,10 @@ class DataLoops(Arrays):
         operands: Mapping[str, Value | None],
         states: Sequence[Value],
     ) -> tuple[DataLoop, list[Value], Mapping[str, int]]:
-        """Read the block of a loop; return it, what a round computes of the names carried, and levels by name.
+        """Read the block of a loop; return it, a round's results for the carried names, and levels by name.
 
-        It is read again where a round leaves other sizes than it found, which are unknown then, or more levels
-        of sequences.
+        Where a round changes the sizes or deepens the levels of a carried value, the block is read again, with
+        unknown sizes and the deeper levels.
         """
         specs = {n: _spec(op, n) if v is None else v.spec for n, v in operands.items()}
         levels = {n: 0 if v is None else self._levels_within(v) for n, v in operands.items()}
@@ -207,7 +207,7 @@ class DataLoops(Arrays):
         return self.array_levels.get(value, len(self.sequences.levels.get(value, ())))
 
     def _as_deep(self, op: Operator, value: Value, levels: int) -> tuple[Value, list[Node]]:
-        """Return a value with so many levels, of which it may not have the outermost, and nodes for it."""
+        """Return a value with so many levels, and the nodes that add the outer ones that it lacks."""
         if value in self.array_levels or self._levels(value) >= levels:
             return value, []
         result = self._new(f"{value.name}@DEEP", value.spec)
@@ -223,11 +223,11 @@ class DataLoops(Arrays):
         levels: Mapping[str, int],
         states: Sequence[Value],
     ) -> tuple[DataLoop, list[Value]]:
-        """Read the block of a loop, given the specs and levels of what a round is fed."""
+        """Read the block of a loop, given the specs and levels of a round's operands."""
         block = block_of(op)
         feeds: list[Value] = []
         outside: dict[Value, Value] = {}
-        inside: dict[Levels, Value] = {}  # what has these levels in all rounds
+        inside: dict[Levels, Value] = {}  # levels of outer values -> the fed value that has them
         saved = self._array(f"{rounds.scopes}@ROUNDS", _ANY, 0)
         with self._alone(f"@BLOCK{block.idx}"):
             self.current |= {state.name: state for state in states}
@@ -265,11 +265,11 @@ class DataLoops(Arrays):
     ) -> Iterator[Node]:
         """Run the gradient block for each round, from the last to the first.
 
-        ``slot`` holds what rounds read; ``above`` are the names of the gradients of what they write, in the
+        ``slot`` holds the operands of rounds; ``above`` are the names of their results' gradients, in the
         gradient block and around it.
 
-        Gradients of what a round overwrites go on to the round before. Of those of what all rounds read each
-        computes a part, and the call adds them up.
+        A gradient of a variable that rounds overwrite goes on to the round before. Of a variable that all
+        rounds read, each round computes a part of the gradient, and the call adds up the parts.
         """
         block = block_of(op)
         for _, name in above:
@@ -281,7 +281,7 @@ class DataLoops(Arrays):
         pairs = zip(op.inputs.get(slot, ()), outputs, strict=False)
         gradients = {x: name for x, name in pairs if name != EMPTY_VAR}
         written = set(op.inputs.get("Out", ()))
-        # By the names that the block has for them: what one round hands to the one before.
+        # The values that a round passes to the round before, by their names in the block
         state = {inner: self.current[name] for inner, name in above if name in self.current}
         state |= {n: self.current[n] for n in counters(block)}
         for x in gradients:
@@ -316,9 +316,9 @@ class DataLoops(Arrays):
         state: Mapping[str, Value],
         totals: Collection[str],
     ) -> Generator[Node, None, dict[str, Value]]:
-        """Call the gradient of a loop; return by name what its rounds hand back, and the ``totals`` of parts.
+        """Call the gradient of a loop; return, by name, the last round's results and the ``totals`` of parts.
 
-        The totals begin with what ``state`` has for them, which the call is given last.
+        Totals begin with their values in ``state``, which are the last operands of the call.
         """
         block = block_of(op)
         sums = {n: state[n] for n in totals if n in state and state[n] not in self.array_levels}
@@ -350,9 +350,9 @@ class DataLoops(Arrays):
         feeds: Sequence[Value],
         results: Sequence[Value],
     ) -> tuple[Body, list[Value], dict[str, int]]:
-        """Return the gradient's body, what it is fed of values around it, and where saved ones stand.
+        """Return the gradient's body, the outer values that it is fed, and the positions of saved ones.
 
-        It is fed, first, what is saved of each round of the loop for it.
+        Its first feeds are the values that the forward loop saved in each round.
         """
         computed = {value for node in nodes for value in node.writes()} | {*feeds}
         read = dict.fromkeys([*(v for node in nodes for v in node.reads()), *results])
@@ -387,9 +387,9 @@ class DataLoops(Arrays):
         state: Mapping[str, Value],
         totals: Collection[str],
     ) -> tuple[list[Node], list[Value], dict[str, Value]]:
-        """Read the gradient block; return its nodes, what it is fed of ``state``, and what it computes.
+        """Read the gradient block; return its nodes, the values of ``state`` that it is fed, and its results.
 
-        That is the state behind it, and then the parts of ``totals`` that it has.
+        These are the state behind it, and then the parts of ``totals`` that it has.
         """
         block = block_of(op)
         fresh = set(map(grad_name, begins_with_write(block)))

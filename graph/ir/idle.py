@@ -1,6 +1,6 @@
-"""What a place without rows runs of a program: all that does not follow from the batch.
+"""The part of a program that a place without rows runs: all nodes that do not depend on the batch.
 
-It meets its peers in the same collectives, in the same order, and makes the updates behind them.
+The place takes part in the same collectives as its peers, in the same order, and makes the updates behind them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _ON_HOST = "numpy"  # the kernel of what lies beside a GPU; "" is that of any de
 
 
 def idle_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Return what a place without rows runs of the ``parts`` into which a program is cut.
+    """Return the parts of a program for a place without rows.
 
-    Nodes and host calls that follow from the batch are left out, and persistables that these write stay as they
-    are. What a collective reads of them is zeros, or no rows.
+    They lack the nodes and host calls that depend on the batch, whose persistables stay as they are.
+    Collectives read zeros, or no rows, instead of their results.
     """
     whole = parts[0]
     assert isinstance(whole, ReplicaProgram), "the first part is fed the batch"
@@ -43,7 +43,7 @@ def idle_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
 def _independent(
     nodes: Sequence[NodeRecord], values: Sequence[ValueRecord], absent: set[int]
 ) -> list[NodeRecord]:
-    """Return the collectives, and the nodes that read nothing that is ``absent``, to which others add."""
+    """Return the collectives, and the nodes that read no ``absent`` value; add the results of others to it."""
     independent = []
     for node in nodes:
         reads = {i for positions in node.inputs.values() for i in positions}
@@ -55,7 +55,7 @@ def _independent(
 
 
 def _without_rows(segment: ReplicaProgram, absent: set[int]) -> ReplicaProgram:
-    """Return a segment without the nodes that read what is ``absent``, and add what these write to it."""
+    """Return a segment without the nodes that read ``absent`` values, and add their results to ``absent``."""
     values, nodes = list(segment.values), list[NodeRecord]()
     for node in _independent(segment.nodes, segment.values, absent):
         for i in dict.fromkeys(i for positions in node.inputs.values() for i in positions):

@@ -1,8 +1,8 @@
-"""Read loops into a graph: the block is read as often as it will run, which constants must tell.
+"""Read loops into a graph: the block is read once for each round, where constants tell how many there are.
 
-Each round reads what the one before wrote. The gradient block is read for each round, too, from the last to
-the first: gradients of what a round overwrites go on to the round before, those of what all rounds read are
-added up.
+Each round reads the values that the round before wrote. The gradient block is read for each round, too, from
+the last to the first: a gradient of a variable that rounds overwrite goes on to the round before, gradients of
+a variable that all rounds read are added up.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Loops(DataLoops):
         ]
         written = list(dict.fromkeys(op.inputs.get("Out", ())))
         fresh = set(map(grad_name, begins_with_write(block)))
-        own = [x for x, _ in gradients if x not in written]
+        sum_names = {x: grad_name(x) for x, _ in gradients if x not in written}
         sums: dict[str, Value] = {}
         counted: dict[str, Value] = {}
         for number in range(len(rounds))[::-1]:
@@ -105,24 +105,14 @@ class Loops(DataLoops):
             with self._body(mark, {**scope.values, **carried}, arrays):
                 self._go_back(scope)
                 start = dict(self.current)
-                for x in own:
-                    self.current.pop(grad_name(x), None)  # those around it are other values
+                for name in sum_names.values():
+                    self.current.pop(name, None)  # those around it are other values
                 yield from self._nodes(block)
                 arrays = {n: a for n, a in self.arrays.items() if n not in block.vars}
                 counted = {n: self.current[n] for n in counters(block)}
-                for x in own:
-                    value = self.current.get(grad_name(x))
-                    if value is not None:
-                        total = f"{grad_name(x)}@SUM"
-                        sums[x] = yield from self._added(op, total, sums.get(x), value)
+                yield from self._add_up(op, sums, sum_names)
                 for name in map(grad_name, written):
-                    value = self.current.get(name)
-                    untouched = value is not None and value is start.get(name)
-                    if name in carried and (untouched or name in fresh):
-                        # The round writes it without reading what stood there.
-                        value = yield from self._zeros(op, f"{name}@NONE", carried[name])
-                    if value is not None and value is not start.get(name):
-                        carried[name] = value
+                    yield from self._carry(op, name, carried, start.get(name), name in fresh)
         # Counted back, they say again where entries were written before the loop.
         self.current |= counted
         outputs = op.outputs.get("X@GRAD", ())
@@ -133,7 +123,21 @@ class Loops(DataLoops):
                 continue
             if x in self.arrays:
                 continue
-            value = carried.get(grad_name(x)) if x in written else sums.get(x)
+            value = (carried if x in written else sums).get(grad_name(x))
             like = self._value_of(op, x)
             yield from self._named(op, name, value, like)
             self._share_levels(like, self.current[name])
+
+    def _carry(
+        self, op: Operator, name: str, carried: dict[str, Value], start: Value | None, fresh: bool
+    ) -> Iterator[Node]:
+        """Note the gradient that a round leaves to the round before, if it began with ``start``.
+
+        It is 0 where the round writes the variable without reading it (``fresh``), or leaves it alone.
+        """
+        value = self.current.get(name)
+        untouched = value is not None and value is start
+        if name in carried and (untouched or fresh):
+            value = yield from self._zeros(op, f"{name}@NONE", carried[name])
+        if value is not None and value is not start:
+            carried[name] = value

@@ -7,7 +7,7 @@ Ops that hold blocks are read by ``branches.py`` and ``recurrent.py``, as if the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import count, zip_longest
 from typing import Any
 
@@ -65,9 +65,8 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
         self._overwritten = self._rewritten | forward & {*feed_names, *lasting}
         # By the identity of a reading, which must live as long
         self._differentiated: dict[tuple[int, int, int], Reading] = {}
-        self._updated: dict[
-            Value | None, Value
-        ] = {}  # a parameter's value by that from before an update
+        # A parameter's value from before an update -> its value behind it
+        self._updated: dict[Value | None, Value] = {}
         self.feeds = tuple(map(self._feed, feed_names))
 
     def read(self) -> Graph:
@@ -124,32 +123,18 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
         yield self._call(op, op.type, operands, results, {"number": number})
 
     def _node(self, op: Operator) -> Iterator[Node]:
-        """Read one op; what computes the offsets of its results stands before it."""
+        """Read one op; the nodes that compute the offsets of its results come before its own."""
         operands, numbers = op.resolve_numbers()
         attrs = computed_attributes(op, numbers)
-        kind = op.type
-        if numbers_in_use(op.declaration, operands):  # which are known only when the program runs
-            kind = READ_IN_STEPS[kind]
+        # Numbers that are operands are known only when the program runs.
+        kind = READ_IN_STEPS[op.type] if numbers_in_use(op.declaration, operands) else op.type
         inputs = {
             slot: tuple(self._read(op.block, name) for name in names)
             for slot, names in operands.items()
             if names
         }
         inputs |= self._as_then(op)
-        updates = op.output_arg_names if op.role & OpRole.Optimize else ()
-        before = {name: v for name in updates if (v := self.current.get(name)) and v.kind == STATE}
-        outputs = {
-            slot: tuple(self._write(op.block, name) for name in names)
-            for slot, names in op.outputs.items()
-            if names
-        }
-        written = [v for values in outputs.values() for v in values if v is not None]
-        derives = self.inside or any(v in self.unlike for vs in inputs.values() for v in vs)
-        if derives or any(not v.spec.shape or v.name in self._rewritten for v in written):
-            outputs = self._with_shapes(op, inputs, outputs, attrs)
-        self._updated |= {value: self.current[name] for name, value in before.items()}
-        for value in (v for values in outputs.values() for v in values if v is not None):
-            self._forget_levels(value.name)
+        outputs = self._outputs(op, inputs, attrs)
         names = (*op.input_arg_names, *op.output_arg_names)
         if not op.role & OpRole.Backward and not self._overwritten.isdisjoint(names):
             self.readings.append(Reading(op, dict(inputs), outputs))
@@ -163,13 +148,39 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
             if lod_slot(slot) in inputs:
                 inputs.pop(slot, None)
         for slot in OPS[kind].values_read(attrs, inputs):
-            for state in [v for v in inputs[slot] if v is not None and v.kind == STATE]:
-                # Its elements are known once a segment has copied them.
-                copy = self._new(f"{state.name}@{op.type}", state.spec)
-                yield node_of(op, "assign", {"X": (state,)}, {"Out": (copy,)})
-                inputs[slot] = tuple(copy if v is state else v for v in inputs[slot])
+            inputs[slot] = yield from self._copied_states(op, inputs[slot])
         by_name = {v.name: v for values in outputs.values() for v in values if v is not None}
         yield node_of(op, kind, inputs, outputs, attrs, finished(op, by_name))
+
+    def _outputs(
+        self, op: Operator, inputs: Values, attrs: Mapping[str, Any]
+    ) -> dict[str, tuple[Value | None, ...]]:
+        """Return new values for the results of an op."""
+        updates = op.output_arg_names if op.role & OpRole.Optimize else ()
+        before = {name: v for name in updates if (v := self.current.get(name)) and v.kind == STATE}
+        outputs = {
+            slot: tuple(self._write(op.block, name) for name in names)
+            for slot, names in op.outputs.items()
+            if names
+        }
+        written = [v for values in outputs.values() for v in values if v is not None]
+        derives = self.inside or any(v in self.unlike for vs in inputs.values() for v in vs)
+        if derives or any(not v.spec.shape or v.name in self._rewritten for v in written):
+            outputs = self._with_shapes(op, inputs, outputs, attrs)
+        self._updated |= {value: self.current[name] for name, value in before.items()}
+        for value in written:
+            self._forget_levels(value.name)
+        return outputs
+
+    def _copied_states(
+        self, op: Operator, values: Sequence[Value | None]
+    ) -> Generator[Node, None, tuple[Value | None, ...]]:
+        """Return operands with copies of persistables, whose elements are known once a segment made them."""
+        copies: dict[Value | None, Value] = {}
+        for state in dict.fromkeys(v for v in values if v is not None and v.kind == STATE):
+            copies[state] = self._new(f"{state.name}@{op.type}", state.spec)
+            yield node_of(op, "assign", {"X": (state,)}, {"Out": (copies[state],)})
+        return tuple(copies.get(value, value) for value in values)
 
     def _with_shapes(
         self, op: Operator, inputs: Values, outputs: Values, attrs: Mapping[str, Any]
@@ -198,9 +209,9 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
         return self.current.get(differentiated_name(gradient.name), gradient)
 
     def _as_then(self, op: Operator) -> dict[str, tuple[Value | None, ...]]:
-        """Return by slot what a gradient op reads of names that have several values: what its op had.
+        """Return by slot the values that the forward op had, where names that a gradient op reads have several.
 
-        Of parameters that were updated since then it reads the new values, as in Paddle.
+        It reads the new values of parameters that were updated since, as in Paddle.
         """
         if not op.role & OpRole.Backward or self._overwritten.isdisjoint(op.input_arg_names):
             return {}

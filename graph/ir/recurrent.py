@@ -114,7 +114,8 @@ class Recurrence(DataLoops):
         steps = range(len(scopes)) if op.attrs.get("reverse") else range(len(scopes))[::-1]
         ex_states, states = (list(op.attrs.get(name) or ()) for name in ("ex_states", "states"))
         above = self._above(op, "outputs")
-        gradients = {slot: self._wanted(op, slot) for slot in ("inputs", "parameters")}
+        inputs, parameters = (self._wanted(op, slot) for slot in ("inputs", "parameters"))
+        sum_names = {operand: name for operand, (name, _) in parameters.items()}
         parts: dict[str, dict[int, Value]] = defaultdict(dict)
         sums: dict[str, Value] = {}
         carried: dict[str, Value] = {}
@@ -123,29 +124,25 @@ class Recurrence(DataLoops):
                 self._go_back(scopes[step])
                 for name, sequence in above.items():
                     yield from self._slices(op, name, sequence, step)
-                for operand in (*gradients["inputs"], *gradients["parameters"], *ex_states):
+                for operand in (*inputs, *parameters, *ex_states):
                     self.current.pop(grad_name(operand), None)  # those around it are other values
                 yield from self._nodes(block)
                 inner = self.current
-                for operand, (name, _) in gradients["inputs"].items():
+                for operand, (name, _) in inputs.items():
                     value = inner.get(grad_name(operand))
                     if value is None:
                         part = scopes[step].values[operand]
                         value = yield from self._zeros(op, f"{name}@ZERO", part)
                     parts[name][step] = value
-                for operand, (name, _) in gradients["parameters"].items():
-                    value = inner.get(grad_name(operand))
-                    if value is not None:
-                        total = sums.get(name)
-                        sums[name] = yield from self._added(op, f"{name}@SUM", total, value)
+                yield from self._add_up(op, sums, sum_names)
                 carried = {
                     grad_name(state): inner[grad_name(ex)]
                     for ex, state in zip(ex_states, states, strict=True)
                     if grad_name(ex) in inner
                 }
-        for name, _ in gradients["inputs"].values():
+        for name, _ in inputs.values():
             yield from self._stacked(op, name, parts[name])
-        for name, like in gradients["parameters"].values():
+        for name, like in parameters.values():
             yield from self._named(op, name, sums.get(name), like)
         starts = op.inputs.get("initial_states", ())
         names = op.outputs.get("initial_states@GRAD", ())
@@ -309,7 +306,7 @@ class Recurrence(DataLoops):
 
 
 def _states(op: Operator) -> dict[str, tuple[str, str]]:
-    """Return by the name under which steps find a state that under which they leave it, and its start."""
+    """Return, by the name that steps read a state by, the name that they write it by, and its initial value."""
     before, behind = (op.attrs.get(name) or () for name in ("ex_states", "states"))
     pairs = zip(behind, op.inputs.get("initial_states", ()), strict=True)
     return dict(zip(before, pairs, strict=True))

@@ -99,9 +99,9 @@ def _unplaced_node(node: Mapping[str, Any]) -> dict[str, Any]:
 class ReplicaProgram:
     """The values and nodes that one replica runs each step. Plain data: JSON there and back.
 
-    ``fetches`` are positions of the values to return: those that the user fetches, the offsets of their
-    sequences (``fetch_lods`` has, per fetch of the user, which of ``fetches`` they are, outermost first), and
-    behind them one for each of ``place_states``, the persistables whose values by place the driver stores.
+    ``fetches`` are positions of the values to return: first the user's fetches, then the offsets of their
+    sequences (``fetch_lods``: their indices in ``fetches``, per fetch of the user, outermost first), then a
+    value for each of ``place_states``, the persistables that the driver stores for each place.
     ``buckets`` lists, per collective in order, the positions of the values that lie side by side in its buffer;
     ``seed`` keys the random ops; ``math`` is the precision of single-precision products; ``checked`` are the
     numbers of the nodes that check that their results are finite.
@@ -190,7 +190,7 @@ class ReplicaProgram:
         return list(dict.fromkeys(name for node in self.nodes for name in self.changed_by(node)))
 
     def sized_by_step(self) -> frozenset[str]:
-        """Names of the persistables that a step only writes, in a size that follows from what it is fed."""
+        """Names of the persistables that a step only writes, and whose size depends on feeds."""
         written = {v.name for v in self.values if v.kind == STATE and v.version and -1 in v.shape}
         return frozenset(written.difference(self.needed_names()))
 

@@ -80,10 +80,10 @@ def _calls(nodes: Sequence[NodeRecord]) -> bool:
 
 
 def _cuts(program: ReplicaProgram) -> Iterator[list[int]]:
-    """Yield the numbers of the nodes of each part: as many as can be, in the order of the program.
+    """Yield the numbers of the nodes of each part: as many as can run, in the order of the program.
 
-    Behind them, in that order, comes what waits for all cuts, so that all of it is in one part. Writes to
-    arrays wait until nothing else can go on, so that a round of a loop is cut no more than it must.
+    Nodes that wait for all cuts come last, together in one part. Writes to arrays wait until no other node can
+    run, so that a round of a loop has no more cuts than it needs.
     """
     cuts = {k for k in range(len(program.nodes)) if _may_cut(program, k)}
     waits, late = _waits(program, cuts), set[int]()

@@ -189,9 +189,8 @@ def _check_of(annotation: str) -> tuple[Callable[[Any, str, str], Any] | None, b
 
 def _annotated(function: FunctionType) -> Iterator[tuple[int, str, str]]:
     """Yield the position, the name and the annotation of each parameter."""
-    if "__signature__" in vars(
-        function
-    ):  # of another function; of its own, reading the code is much faster
+    # That of another function. Reading a function's own code is much faster.
+    if "__signature__" in vars(function):
         for position, parameter in enumerate(signature(function).parameters.values()):
             if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD:
                 yield position, parameter.name, str(parameter.annotation)
@@ -247,12 +246,16 @@ T = TypeVar("T")
 
 
 def of_family(
-    function: Callable[Concatenate[T, P], R], member: T, name: str = "", **defaults: Any
+    function: Callable[Concatenate[T, P], R],
+    member: T,
+    name: str = "",
+    text: str = "",
+    **defaults: Any,
 ) -> Callable[P, R]:
     """Return one layer of a family: ``function`` with ``member`` as its first argument.
 
-    ``name`` is the layer's (default: ``member``) and takes the place of ``{name}`` in the documentation;
-    ``defaults`` are default values that differ from the function's.
+    ``name`` is the layer's (default: ``member``), ``text`` its documentation (default: the function's, with the
+    name in the place of ``{name}``); ``defaults`` are default values that differ from the function's.
     """
     assert isinstance(function, FunctionType)
     name = name or str(member)
@@ -261,9 +264,11 @@ def of_family(
         p.replace(default=defaults.get(p.name, p.default))
         for p in [*family.parameters.values()][1:]
     ]
-    values = tuple(p.default for p in parameters if p.default is not p.empty)
+    optional = [p for p in parameters if p.default is not p.empty]
+    values = tuple(p.default for p in optional if p.kind is not p.KEYWORD_ONLY)
     code, namespace = function.__code__, function.__globals__
     own = FunctionType(code, namespace, name, values, function.__closure__)
+    own.__kwdefaults__ = {p.name: p.default for p in optional if p.kind is p.KEYWORD_ONLY}
     own.__annotations__, own.__qualname__ = function.__annotations__, name
     call: Any = checked(own)
 
@@ -273,7 +278,7 @@ def of_family(
         return result
 
     layer.__name__ = layer.__qualname__ = name
-    layer.__doc__ = (function.__doc__ or "").replace("{name}", name)
+    layer.__doc__ = text or (function.__doc__ or "").replace("{name}", name)
     layer.__signature__ = family.replace(parameters=parameters)  # type: ignore[attr-defined]
     _CHECKED.add(layer)
     return layer

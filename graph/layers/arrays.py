@@ -34,7 +34,7 @@ def create_array(dtype: Any) -> Variable:
 
 
 def array_write(x: Variable, i: Variable, array: Variable | None = None) -> Variable:
-    """Write x to entry i (an int64 of one element) of an array, a new one by default, which may grow by it.
+    """Write x to entry i (an int64 of one element) of an array, a new one by default; the array may grow.
 
     Raises:
         InvalidType: ``i`` is no int64 Variable, or ``array`` no array.
@@ -70,7 +70,7 @@ def array_length(array: Variable) -> Variable:
     """
     check_array(array, "array_length")
     helper = LayerHelper("array_length")
-    return helper.layers("lod_array_length", "Out", "Out", x=array)[0]
+    return helper.constant_layers("lod_array_length", "Out", x=array)[0]
 
 
 def tensor_array_to_tensor(

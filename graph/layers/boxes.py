@@ -7,7 +7,7 @@ from typing import Any
 from ...strategies.errors import InvalidValue, require_type
 from ..program.variable import Variable
 from .arguments import integers, number
-from .helper import layer, layers
+from .helper import constant_layers, layer, layers
 
 _VARIANCES = (0.1, 0.1, 0.2, 0.2)
 
@@ -40,7 +40,7 @@ def _pair(
 ) -> tuple[Variable, Variable]:
     """Append an op that makes boxes and their variances; no gradient passes."""
     results = f"{first} Variances"
-    boxes, variances = layers(op_type, name, results, results, **inputs, **attrs)
+    boxes, variances = constant_layers(op_type, name, results, **inputs, **attrs)
     return boxes, variances
 
 

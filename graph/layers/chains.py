@@ -56,7 +56,7 @@ def crf_decoding(
             f"{name!r}: give both layers ParamAttr(name=...)."
         )
     inputs = {"Emission": input, "Transition": block.var(name), "Label": label, "Length": length}
-    return helper.layers("crf_decoding", "ViterbiPath", "ViterbiPath", **inputs)[0]
+    return helper.constant_layers("crf_decoding", "ViterbiPath", **inputs)[0]
 
 
 def warpctc(

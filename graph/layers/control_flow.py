@@ -37,7 +37,7 @@ def sub_block(program: Program, complete: Callable[[Block], None]) -> Iterator[B
 
 
 def captured(block: Block) -> tuple[list[str], list[str]]:
-    """Return the names that a block reads before it writes them, and those that it writes, in their order."""
+    """Return the names that a block reads before it writes them, and the names that it writes, in order."""
     reads: dict[str, None] = {}
     writes: dict[str, None] = {}
     for op in block.ops:

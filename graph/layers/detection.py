@@ -13,7 +13,7 @@ from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, Uns
 from ..program.variable import Variable
 from .boxes import box_coder, iou_similarity, prior_box
 from .conv import conv2d
-from .helper import LayerHelper, constant_layer, layer, layers
+from .helper import LayerHelper, constant_layer, constant_layers, layer, layers
 from .label_loss import smooth_l1
 from .loss import softmax_with_cross_entropy
 from .shape import cast, concat, flatten, reduce_sum, reshape, shape, slice, transpose
@@ -89,7 +89,7 @@ def _suppress(
     """Append a choice of boxes; return them and, if it has them, their numbers."""
     results = "Out Index" if op_type == "multiclass_nms2" else "Out"
     attrs = dict(zip(_NMS, settings, strict=True))
-    return helper.layers(op_type, results, results, BBoxes=bboxes, Scores=scores, **attrs)
+    return helper.constant_layers(op_type, results, BBoxes=bboxes, Scores=scores, **attrs)
 
 
 def multiclass_nms(
@@ -175,10 +175,9 @@ def matrix_nms(
         use_gaussian: scores are lowered by a Gaussian of the share, ``gaussian_sigma`` wide; else linearly.
         bboxes: [N, M, 4]; ``scores`` [N, classes, M]. Other arguments are those of :func:`multiclass_nms`.
     """
-    out, index = layers(
+    out, index = constant_layers(
         "matrix_nms",
         name,
-        "Out Index",
         "Out Index",
         BBoxes=bboxes,
         Scores=scores,
@@ -336,12 +335,10 @@ def detection_map(
             "detection_map keeps the judgements of a pass itself: they grow by each step, and what lasts in a "
             "program keeps its shape. Leave input_states and out_states out; has_state has a pass go on."
         )
-    results = "AccumPosCount AccumTruePos AccumFalsePos MAP"
-    return layers(
+    return constant_layers(
         "detection_map",
         None,
-        results,
-        results,
+        "AccumPosCount AccumTruePos AccumFalsePos MAP",
         DetectRes=detect_res,
         Label=label,
         HasState=has_state,
@@ -369,11 +366,13 @@ def bipartite_match(
     Returns:
         numbers of rows, int32 [N, P] (-1: none), and the elements, [N, P].
     """
-    results = "ColToRowMatchIndices ColToRowMatchDist"
-    threshold = 0.5 if dist_threshold is None else dist_threshold
-    attrs = {"match_type": match_type or "bipartite", "dist_threshold": threshold}
-    indices, shares = layers(
-        "bipartite_match", name, results, results, DistMat=dist_matrix, **attrs
+    indices, shares = constant_layers(
+        "bipartite_match",
+        name,
+        "ColToRowMatchIndices ColToRowMatchDist",
+        DistMat=dist_matrix,
+        match_type=match_type or "bipartite",
+        dist_threshold=0.5 if dist_threshold is None else dist_threshold,
     )
     return indices, shares
 
@@ -393,10 +392,15 @@ def target_assign(
             does not count.
         negative_indices: int32 [boxes, 1], a sequence for each image: boxes where ``mismatch_value`` counts.
     """
-    results = "Out OutWeight"
-    inputs = {"X": input, "MatchIndices": matched_indices, "NegIndices": negative_indices}
-    attrs = {"mismatch_value": mismatch_value or 0}
-    out, weight = layers("target_assign", name, results, results, **inputs, **attrs)
+    out, weight = constant_layers(
+        "target_assign",
+        name,
+        "Out OutWeight",
+        X=input,
+        MatchIndices=matched_indices,
+        NegIndices=negative_indices,
+        mismatch_value=mismatch_value or 0,
+    )
     return out, weight
 
 
@@ -453,11 +457,9 @@ def ssd_loss(
     labels, _ = target_assign(gt_label, matched, mismatch_value=background_label)
     first = reshape(class_loss(labels), shape=[-1, 0], actual_shape=sizes)
     first.stop_gradient = True
-    mined = "NegIndices UpdatedMatchIndices"
-    negatives, updated = helper.layers(
+    negatives, updated = helper.constant_layers(
         "mine_hard_examples",
-        mined,
-        mined,
+        "NegIndices UpdatedMatchIndices",
         cls_loss=first,
         match_indices=matched,
         match_dist=shares,

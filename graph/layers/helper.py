@@ -88,6 +88,10 @@ class LayerHelper:
         self.append_op(op_type, inputs, outputs, fields)
         return tuple(outputs[slot] for slot in results.split())
 
+    def constant_layers(self, op_type: str, results: str, /, **fields: Any) -> tuple[Variable, ...]:
+        """As :meth:`layers`; no gradient passes to any of the results."""
+        return self.layers(op_type, results, results, **fields)
+
     def create_parameter(
         self,
         attr: Any,
@@ -200,8 +204,7 @@ def layer(op_type: str, name: str | None = None, /, **fields: Any) -> Variable:
 
 def constant_layer(op_type: str, name: str | None = None, /, **fields: Any) -> Variable:
     """As :func:`layer`; no gradient passes to the result."""
-    slot = _record(op_type).outputs[0].name
-    return layers(op_type, name, slot, slot, **fields)[0]
+    return constant_layers(op_type, name, _record(op_type).outputs[0].name, **fields)[0]
 
 
 def layers(
@@ -209,6 +212,13 @@ def layers(
 ) -> tuple[Variable, ...]:
     """As :meth:`LayerHelper.layers`, of a layer of its own."""
     return LayerHelper(op_type, name).layers(op_type, results, constants, **fields)
+
+
+def constant_layers(
+    op_type: str, name: str | None, results: str, /, **fields: Any
+) -> tuple[Variable, ...]:
+    """As :meth:`LayerHelper.constant_layers`, of a layer of its own."""
+    return LayerHelper(op_type, name).constant_layers(op_type, results, **fields)
 
 
 def _record(op_type: str) -> Declared:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..program.variable import Variable
-from .helper import LayerHelper, layer, layers
+from .helper import LayerHelper, constant_layers, layer, layers
 from .shape import topk
 
 
@@ -88,4 +88,4 @@ def accuracy(
     best, indices = topk(input, k)
     results = "Accuracy Correct Total"
     fields = {"out": best, "indices": indices, "label": label, "correct": correct, "total": total}
-    return layers("accuracy", None, results, results, **fields)[0]
+    return constant_layers("accuracy", None, results, **fields)[0]

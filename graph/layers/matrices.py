@@ -11,7 +11,7 @@ from ...strategies.errors import InvalidValue, require_type
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
 from .arguments import check_variable, integer
-from .helper import LayerHelper, constant_layer, layer, layers
+from .helper import LayerHelper, constant_layer, constant_layers, layer
 from .shape import assign, cast, fill_constant, stack, where
 
 _NUMBERS = (VarType.FP32, VarType.FP64, VarType.INT32, VarType.INT64)
@@ -155,12 +155,12 @@ def allclose(
 
 
 def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
-    """Return the elements of a list that differ, in the order they come first, and which of them each is.
+    """Return the distinct elements of a list, in order of first appearance, and each element's index in them.
 
     Their number comes out of the data: the step is cut in two here.
     """
     number = to_var_type(dtype)
-    out, index = layers("unique", None, "Out Index", "Out Index", x=x, dtype=int(number))
+    out, index = constant_layers("unique", None, "Out Index", x=x, dtype=int(number))
     return (out, index)
 
 
@@ -168,7 +168,7 @@ def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Var
     """Return what :func:`unique` does, and how often each element comes."""
     results = "Out Index Count"
     attrs = {"dtype": to_var_type(dtype)}
-    out, index, count = layers("unique_with_counts", None, results, results, x=x, **attrs)
+    out, index, count = constant_layers("unique_with_counts", None, results, x=x, **attrs)
     return out, index, count
 
 

@@ -8,7 +8,7 @@ from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import FLOATS, INTEGERS, VarType
 from ..program import unique_name
 from ..program.variable import Variable
-from .helper import LayerHelper, layers
+from .helper import LayerHelper, constant_layers
 from .initializer import ConstantInitializer
 
 
@@ -91,7 +91,7 @@ def mean_iou(input: Variable, label: Variable, num_classes: int) -> tuple[Variab
             )
     results = "OutMeanIou OutWrong OutCorrect"
     fields = {"predictions": input, "labels": label, "num_classes": num_classes}
-    return layers("mean_iou", None, results, results, **fields)
+    return constant_layers("mean_iou", None, results, **fields)
 
 
 def ctr_metric_bundle(input: Variable, label: Variable) -> tuple[Variable, ...]:

@@ -68,7 +68,7 @@ def flip(input: Variable, dims: int | Sequence[int], name: str | None = None) ->
 def roll(
     input: Variable, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None
 ) -> Variable:
-    """The elements moved along ``dims`` (None: in a row); those that leave at one end come in at the other.
+    """The elements rotated along ``dims`` (None: as one row): past the end they continue at the front.
 
     Raises:
         InvalidValue: ``shifts`` and ``dims`` differ in length.

@@ -12,7 +12,7 @@ from ...strategies.errors import InvalidValue
 from ..program.variable import Variable
 from .arguments import check_variable
 from .boxes import numbers
-from .helper import LayerHelper, constant_layer, layers
+from .helper import LayerHelper, constant_layer, constant_layers
 from .shape import gather, reshape
 
 _WEIGHTS = (0.1, 0.1, 0.2, 0.2)
@@ -44,18 +44,21 @@ def generate_proposals(
         min_size: how high and wide a region must be, in pixels before scaling.
         return_rois_num: return also where regions of each image end, int32 [N].
     """
-    op_type = "generate_proposals"
-    inputs = {"Scores": scores, "BboxDeltas": bbox_deltas, "ImInfo": im_info}
-    inputs |= {"Anchors": anchors, "Variances": variances}
-    attrs = {
-        "pre_nms_topN": pre_nms_top_n,
-        "post_nms_topN": post_nms_top_n,
-        "nms_thresh": nms_thresh,
-        "min_size": min_size,
-        "eta": eta,
-    }
-    results = "RpnRois RpnRoiProbs RpnRoisLod"
-    rois, probs, ends = layers(op_type, name, results, results, **inputs, **attrs)
+    rois, probs, ends = constant_layers(
+        "generate_proposals",
+        name,
+        "RpnRois RpnRoiProbs RpnRoisLod",
+        scores=scores,
+        bbox_deltas=bbox_deltas,
+        im_info=im_info,
+        anchors=anchors,
+        variances=variances,
+        pre_nms_topN=pre_nms_top_n,
+        post_nms_topN=post_nms_top_n,
+        nms_thresh=nms_thresh,
+        min_size=min_size,
+        eta=eta,
+    )
     return (rois, probs, ends) if return_rois_num else (rois, probs)
 
 
@@ -88,19 +91,34 @@ def rpn_target_assign(
         rpn_negative_overlap: below which it has none.
         use_random: draw those that count where there are more; else the first do.
     """
-    inputs = {"Anchor": anchor_box, "GtBoxes": gt_boxes, "IsCrowd": is_crowd, "ImInfo": im_info}
-    attrs = {
-        "rpn_batch_size_per_im": rpn_batch_size_per_im,
-        "rpn_straddle_thresh": rpn_straddle_thresh,
-        "rpn_positive_overlap": rpn_positive_overlap,
-        "rpn_negative_overlap": rpn_negative_overlap,
-        "rpn_fg_fraction": rpn_fg_fraction,
-        "use_random": use_random,
-    }
-    results = ("LocationIndex ScoreIndex TargetLabel TargetBBox BBoxInsideWeight",) * 2
-    places, scored, *expected = layers("rpn_target_assign", None, *results, **inputs, **attrs)
-    scores = gather(reshape(cls_logits, shape=[-1, 1]), scored)
-    return (scores, gather(reshape(bbox_pred, shape=[-1, 4]), places), *expected)
+    targets = constant_layers(
+        "rpn_target_assign",
+        None,
+        "LocationIndex ScoreIndex TargetLabel TargetBBox BBoxInsideWeight",
+        anchor=anchor_box,
+        gt_boxes=gt_boxes,
+        is_crowd=is_crowd,
+        im_info=im_info,
+        rpn_batch_size_per_im=rpn_batch_size_per_im,
+        rpn_straddle_thresh=rpn_straddle_thresh,
+        rpn_positive_overlap=rpn_positive_overlap,
+        rpn_negative_overlap=rpn_negative_overlap,
+        rpn_fg_fraction=rpn_fg_fraction,
+        use_random=use_random,
+    )
+    return _predicted(bbox_pred, cls_logits, 1, targets)
+
+
+def _predicted(
+    bbox_pred: Variable, cls_logits: Variable, classes: int, targets: Sequence[Variable]
+) -> tuple[Variable, ...]:
+    """Return the scores and offsets of the anchors that count, and what is expected of them.
+
+    ``targets`` begin with the numbers of the anchors whose offsets, and of those whose scores count.
+    """
+    located, scored, *expected = targets
+    scores = gather(reshape(cls_logits, shape=[-1, classes]), scored)
+    return (scores, gather(reshape(bbox_pred, shape=[-1, 4]), located), *expected)
 
 
 def retinanet_target_assign(
@@ -127,19 +145,19 @@ def retinanet_target_assign(
         positive_overlap: from which overlap on an anchor has an object; each object also has its best one.
         negative_overlap: below which it is background.
     """
-    inputs = {
-        "Anchor": anchor_box,
-        "GtBoxes": gt_boxes,
-        "GtLabels": gt_labels,
-        "IsCrowd": is_crowd,
-        "ImInfo": im_info,
-    }
-    attrs = {"positive_overlap": positive_overlap, "negative_overlap": negative_overlap}
-    results = "LocationIndex ScoreIndex TargetLabel TargetBBox BBoxInsideWeight ForegroundNumber"
-    op_type = "retinanet_target_assign"
-    places, scored, *expected = layers(op_type, None, results, results, **inputs, **attrs)
-    scores = gather(reshape(cls_logits, shape=[-1, num_classes]), scored)
-    return (scores, gather(reshape(bbox_pred, shape=[-1, 4]), places), *expected)
+    targets = constant_layers(
+        "retinanet_target_assign",
+        None,
+        "LocationIndex ScoreIndex TargetLabel TargetBBox BBoxInsideWeight ForegroundNumber",
+        anchor=anchor_box,
+        gt_boxes=gt_boxes,
+        gt_labels=gt_labels,
+        is_crowd=is_crowd,
+        im_info=im_info,
+        positive_overlap=positive_overlap,
+        negative_overlap=negative_overlap,
+    )
+    return _predicted(bbox_pred, cls_logits, num_classes, targets)
 
 
 def generate_proposal_labels(
@@ -181,22 +199,26 @@ def generate_proposal_labels(
         raise InvalidValue(
             f"{op_type} needs class_nums, the number of classes with the background."
         )
-    inputs = {"RpnRois": rpn_rois, "GtClasses": gt_classes, "IsCrowd": is_crowd}
-    inputs |= {"GtBoxes": gt_boxes, "ImInfo": im_info}
-    attrs = {
-        "batch_size_per_im": batch_size_per_im,
-        "fg_fraction": fg_fraction,
-        "fg_thresh": fg_thresh,
-        "bg_thresh_hi": bg_thresh_hi,
-        "bg_thresh_lo": bg_thresh_lo,
-        "bbox_reg_weights": numbers(bbox_reg_weights, "bbox_reg_weights", op_type, 4),
-        "class_nums": class_nums,
-        "use_random": use_random,
-        "is_cls_agnostic": is_cls_agnostic,
-        "is_cascade_rcnn": is_cascade_rcnn,
-    }
-    results = "Rois LabelsInt32 BboxTargets BboxInsideWeights BboxOutsideWeights"
-    return layers(op_type, None, results, results, **inputs, **attrs)
+    return constant_layers(
+        op_type,
+        None,
+        "Rois LabelsInt32 BboxTargets BboxInsideWeights BboxOutsideWeights",
+        rpn_rois=rpn_rois,
+        gt_classes=gt_classes,
+        is_crowd=is_crowd,
+        gt_boxes=gt_boxes,
+        im_info=im_info,
+        batch_size_per_im=batch_size_per_im,
+        fg_fraction=fg_fraction,
+        fg_thresh=fg_thresh,
+        bg_thresh_hi=bg_thresh_hi,
+        bg_thresh_lo=bg_thresh_lo,
+        bbox_reg_weights=numbers(bbox_reg_weights, "bbox_reg_weights", op_type, 4),
+        class_nums=class_nums,
+        use_random=use_random,
+        is_cls_agnostic=is_cls_agnostic,
+        is_cascade_rcnn=is_cascade_rcnn,
+    )
 
 
 def generate_mask_labels(
@@ -222,11 +244,19 @@ def generate_mask_labels(
         num_classes: how many classes, with the background.
         resolution: sides of a mask, in pixels.
     """
-    inputs = {"ImInfo": im_info, "GtClasses": gt_classes, "IsCrowd": is_crowd}
-    inputs |= {"GtSegms": gt_segms, "Rois": rois, "LabelsInt32": labels_int32}
-    attrs = {"num_classes": num_classes, "resolution": resolution}
-    results = "MaskRois RoiHasMaskInt32 MaskInt32"
-    return layers("generate_mask_labels", None, results, results, **inputs, **attrs)
+    return constant_layers(
+        "generate_mask_labels",
+        None,
+        "MaskRois RoiHasMaskInt32 MaskInt32",
+        im_info=im_info,
+        gt_classes=gt_classes,
+        is_crowd=is_crowd,
+        gt_segms=gt_segms,
+        rois=rois,
+        labels_int32=labels_int32,
+        num_classes=num_classes,
+        resolution=resolution,
+    )
 
 
 def collect_fpn_proposals(
@@ -272,5 +302,5 @@ def regions_by_map(
     helper = LayerHelper(op_type, name)
     maps = [helper.new(rois.dtype) for _ in range(levels["min_level"], last + 1)]
     fields = {"fpn_rois": rois, "multi_fpn_rois": maps, **levels}
-    (index,) = helper.layers(op_type, "RestoreIndex", "RestoreIndex", **fields)
+    (index,) = helper.constant_layers(op_type, "RestoreIndex", **fields)
     return maps, index

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..program.variable import Variable
 from .arguments import Int64
-from .helper import LayerHelper, layers
+from .helper import LayerHelper, constant_layers
 from .shape import squeeze, topk
 
 
@@ -37,7 +37,7 @@ def edit_distance(
     if input_length is not None and label_length is not None:
         fields |= {"hyps_length": input_length, "refs_length": label_length}
     results = "Out SequenceNum"
-    distances, count = helper.layers("edit_distance", results, results, **fields)
+    distances, count = helper.constant_layers("edit_distance", results, **fields)
     return distances, count
 
 
@@ -62,11 +62,11 @@ def ctc_greedy_decoder(
     _, best = topk(input, 1)
     attrs = {"merge_repeated": True, "blank": blank}
     if input_length is None:
-        return helper.layers("ctc_align", "Output", "Output", input=best, **attrs)[0]
+        return helper.constant_layers("ctc_align", "Output", input=best, **attrs)[0]
     results = "Output OutputLength"
     inputs = {"input": squeeze(best, [2]), "input_length": input_length}
     attrs["padding_value"] = padding_value
-    out, length = helper.layers("ctc_align", results, results, **inputs, **attrs)
+    out, length = helper.constant_layers("ctc_align", results, **inputs, **attrs)
     return out, length
 
 
@@ -96,4 +96,4 @@ def chunk_eval(
         "excluded_chunk_types": list(excluded_chunk_types or []),
     }
     results = "Precision Recall F1-Score NumInferChunks NumLabelChunks NumCorrectChunks"
-    return layers("chunk_eval", None, results, results, **inputs, **attrs)
+    return constant_layers("chunk_eval", None, results, **inputs, **attrs)

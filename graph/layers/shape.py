@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ import numpy as np
 from ...strategies.errors import InvalidType, InvalidValue, require_type
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
-from .arguments import check_variable, integer, variables_of
-from .helper import LayerHelper, constant_layer, layer, layers
+from .arguments import check_variable, integer, of_family, variables_of
+from .helper import LayerHelper, constant_layer, constant_layers, layer
 from .numbers import numbers_of
 
 
@@ -21,25 +21,21 @@ def mean(x: Variable, name: str | None = None) -> Variable:
     return layer("mean", name, x=x)
 
 
-def _reduce(op_type: str) -> Callable[..., Variable]:
-    def function(
-        input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None
-    ) -> Variable:
-        several = () if dim is None else dim if isinstance(dim, Iterable) else [dim]
-        dims = [integer(axis, "dim", op_type) for axis in several]
-        attrs = {"dim": dims or [0], "keep_dim": keep_dim, "reduce_all": not dims}
-        return layer(op_type, name, x=input, **attrs)
-
-    function.__name__ = function.__qualname__ = op_type
-    function.__doc__ = f"``{op_type}`` over the dimensions ``dim`` (None: all)."
-    return function
+def _reduce(
+    op_type: str, input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None
+) -> Variable:
+    """``{name}`` over the dimensions ``dim`` (None: all)."""
+    several = () if dim is None else dim if isinstance(dim, Iterable) else [dim]
+    dims = [integer(axis, "dim", op_type) for axis in several]
+    attrs = {"dim": dims or [0], "keep_dim": keep_dim, "reduce_all": not dims}
+    return layer(op_type, name, x=input, **attrs)
 
 
-reduce_sum = _reduce("reduce_sum")
-reduce_mean = _reduce("reduce_mean")
-reduce_max = _reduce("reduce_max")
-reduce_min = _reduce("reduce_min")
-reduce_prod = _reduce("reduce_prod")
+reduce_sum = of_family(_reduce, "reduce_sum")
+reduce_mean = of_family(_reduce, "reduce_mean")
+reduce_max = of_family(_reduce, "reduce_max")
+reduce_min = of_family(_reduce, "reduce_min")
+reduce_prod = of_family(_reduce, "reduce_prod")
 
 
 def sums(input: Sequence[Variable], out: Variable | None = None) -> Variable:
@@ -185,7 +181,7 @@ def topk(input: Variable, k: Any, name: str | None = None) -> tuple[Variable, Va
     """
     slots = "Out Indices"
     fields = numbers_of("top_k", "k", k, "topk")
-    values, indices = layers("top_k", name, slots, slots, x=input, **fields)
+    values, indices = constant_layers("top_k", name, slots, x=input, **fields)
     return values, indices
 
 
@@ -272,7 +268,7 @@ def fill_constant_batch_size_like(
         "output_dim_idx": output_dim_idx,
         "force_cpu": force_cpu,
     }
-    return layers("fill_constant_batch_size_like", None, "Out", "Out", input=input, **attrs)[0]
+    return constant_layer("fill_constant_batch_size_like", input=input, **attrs)
 
 
 _VALUES = {
@@ -313,7 +309,7 @@ def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variabl
 def where(condition: Variable, x: Variable | None = None, y: Variable | None = None) -> Variable:
     """x where the condition holds, else y; of a condition alone the places of what is not zero, int64."""
     if x is None and y is None:
-        return layers("where_index", None, "Out", "Out", condition=condition)[0]
+        return constant_layer("where_index", condition=condition)
     check_variable(x, "x", "where")
     check_variable(y, "y", "where")
     assert x is not None

@@ -1,4 +1,4 @@
-"""Decoders of which the user writes the cell: one that is taught (DynamicRNN), one that searches (beams)."""
+"""Decoders with a cell that the user writes: TrainingDecoder reads the target, BeamSearchDecoder searches."""
 
 from __future__ import annotations
 

@@ -70,9 +70,8 @@ def tdm_child(
     """
     helper, number = LayerHelper("tdm_child"), _integer_type(dtype, "dtype", "tdm_child")
     tree = _tree(helper, param_attr, [node_nums, 3 + child_nums], dtype, "tdm_child")
-    results = "Child LeafMask"
     fields = {"x": x, "tree_info": tree, "child_nums": child_nums, "dtype": number}
-    child, leaf_mask = helper.layers("tdm_child", results, results, **fields)
+    child, leaf_mask = helper.constant_layers("tdm_child", "Child LeafMask", **fields)
     return child, leaf_mask
 
 
@@ -126,9 +125,8 @@ def tdm_sampler(
         ("Layer", tree_layer_attr, [sum(sizes), 1]),
     ):
         inputs[slot] = _tree(helper, attr, shape, tree_dtype, "tdm_sampler")
-    nodes, labels, mask = helper.layers(
+    nodes, labels, mask = helper.constant_layers(
         "tdm_sampler",
-        "Out Labels Mask",
         "Out Labels Mask",
         **inputs,
         neg_samples_num_list=counts,

@@ -1,9 +1,9 @@
-"""Which values lie in bfloat16 in memory, where products round their factors to it.
+"""Stores factors of products in bfloat16, where products round them to it.
 
-What several products read, as those of the forward and the backward pass read a parameter or an activation, is
-rounded once, into a copy for all of them; of a value that nothing else reads, that copy alone lasts. What reads
-no more than its signs, as the gradient of relu does, or its shape, reads the copy, too. To shape rules the copy
-is float32, as the products compute: that it is rounded is its layout.
+A factor of several products, such as a parameter or an activation of the forward and the backward pass, is
+rounded once, into a copy for all of them; if nothing else reads the value, only the copy stays in memory. Ops
+that read only signs (the gradient of relu) or the shape read the copy, too. Shape rules see a float32 value, as
+products compute; its layout says that it is rounded.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _RECURRENCES = ("lstm", "lstmp", "attention_lstm", "gru", "gru_unit")
 def round_factors(
     graph: Graph, kernels: Mapping[Node, str], capabilities: Capabilities, parts: Mapping[int, int]
 ) -> tuple[Graph, dict[Node, str]]:
-    """Return the graph in which what several products read is rounded once, and each node's back end.
+    """Return the graph with factors of several products rounded once, and each node's back end.
 
-    A parameter that no step changes stays as it is: libraries keep a copy of it in the order that they like.
-    ``parts``: by the number of a node, that of the part of a step that it is in. A copy stays in the part where
-    its value is made (the first, if that is before the step), for what passes a cut goes through the host.
+    Parameters that no step changes stay as they are: libraries store copies of them in an order of their own.
+    ``parts``: the number of each node -> that of its part of a step. A copy is read only in the part that makes
+    its value (the first part, for values from before the step): values that pass a cut go through the host.
     """
     part_of = {v: parts[k] for k, node in enumerate(graph.nodes) for v in node.writes()}
 

@@ -2,9 +2,9 @@
 
 There is one arena per replica, and one on the host if ops of a GPU's replica run there.
 
-A *storage* is the memory of one value, or of several: what is made in place of an operand that is needed no
-more, and what holds the same bytes as its operand in another shape (a view), lie where the operand does; parts
-that are cut from a value, or joined to one, lie within it unless memory lasts much longer for it.
+A *storage* is the memory of one value, or of several. A result written over an operand that is not needed any
+more, and a view of an operand in another shape, lie in the operand's storage. Parts that are cut from a value,
+or joined to one, lie within its storage unless memory would be needed for much longer.
 Storages that are never needed at the same time may overlap. Offsets are chosen largest first, each into the
 smallest gap that fits (greedy by size: Pisarchyk and Lee, arXiv 2001.03288).
 """
@@ -27,7 +27,7 @@ from ..ops.registry import OPS, Inference, Spec
 
 ALIGNMENT = 64  # bytes; a cache line, and what vector units like best
 GPU_ALIGNMENT = (
-    256  # bytes; what libraries of a GPU are tuned for, and a whole number of its transactions
+    256  # bytes; a whole number of a GPU's transactions, for which its libraries are tuned
 )
 _BEFORE = -1  # feeds are there before the first node
 
@@ -91,10 +91,8 @@ def aligned(size: int, alignment: int = ALIGNMENT) -> int:
     return -(-size // alignment) * alignment
 
 
-_STEADY, _LITTLE = (
-    1 + 1 / 16,
-    1 << 16,
-)  # how much larger an arena may be for values to keep their places
+# An arena may be larger by this factor and these bytes for values to keep their places.
+_STEADY, _LITTLE = 1 + 1 / 16, 1 << 16
 _LONGER = 1 + 1 / 4  # how many more bytes times nodes a whole may last for its parts to lie in it
 # Of sizes from each power of two to the next; an arena has room for the largest of a class.
 _CLASSES = 8
@@ -342,8 +340,8 @@ class MemoryPlan:
     def slack(self, specs: Sequence[Spec]) -> list[int]:
         """Return numbers that are below zero where values of these shapes do not fit where they lie.
 
-        They are the bytes that storages have beside those needed, and the elements by which operands exceed
-        results that lie in them.
+        They are the spare bytes of each storage, and the elements by which an operand is larger than a result
+        within it.
         """
         assert self.sharing is not None and self.layout is not None, "values keep their places"
         stored = self.usage.stored(specs)
@@ -411,7 +409,7 @@ def _parts(k: int, node: NodeRecord, specs: Sequence[Spec]) -> Parts | None:
 
 
 def places(node: NodeRecord, spec: Callable[[int], Spec]) -> list[tuple[int, int]]:
-    """Return which result may lie where which operand does, by the rule of an op that has one."""
+    """Return the pairs (result, operand) that may share memory, by the op's rule, if it has one."""
     op = OPS[node.op]
     if op.places is None:
         return []

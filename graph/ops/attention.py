@@ -1,7 +1,7 @@
 """Scaled dot-product attention as one op: softmax(scale * Q K^T + Mask) V, without the matrix of scores.
 
 Vaswani et al., arXiv 1706.03762. B batch, H heads, T queries, S keys, D size of a head, scores [B, H, T, S].
-What the backward pass keeps of them are the maximum and the sum of each row, with which it computes them again
+For the backward pass only the maximum and the sum of each row are kept, from which it computes scores again
 (Dao et al., arXiv 2205.14135, keep one logarithm; two numbers stay exact for rows that a mask rules out).
 """
 

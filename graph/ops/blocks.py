@@ -51,9 +51,8 @@ _RECURRENT: dict[str, Any] = {
 _RECURRENT_READS = "inputs:inputs*? initial_states:initial_states*? parameters:parameters*?"
 _WHILE: dict[str, Any] = {"sub_block": None, "is_test": False, "skip_eager_deletion_vars": []}
 _RANKED = record_of("x rank_table", "out")
-_PARTS = Sized(
-    "X [rows ...] -> Out [others ...]"
-)  # entries have other numbers of rows than what they are parts of
+# Entries have other numbers of rows than the tensor that they are parts of.
+_PARTS = Sized("X [rows ...] -> Out [others ...]")
 
 
 def _entry(op: Inference) -> Mapping[str, Specs]:

@@ -66,6 +66,15 @@ class Choice(NamedTuple):
     images: Array
     total: int  # of images
 
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[Array, Array]], dtype: Any) -> Choice:
+        """Return the choice of rows and numbers that were chosen image by image."""
+        if not parts:
+            return cls(np.zeros((0, 6), dtype), *(np.zeros(0, np.int64),) * 2, 0)
+        rows, numbers = (np.concatenate(side) for side in zip(*parts, strict=True))
+        images = np.repeat(np.arange(len(parts)), [len(own) for own, _ in parts])
+        return cls(rows, numbers, images, len(parts))
+
     def offsets(self) -> Array:
         """Return where the boxes of each image begin and end; if none stays, there is one row for all."""
         if not len(self.rows):
@@ -127,17 +136,13 @@ def suppressed(
     """
     order = largest_first(scores)
     boxes, left = boxes[order], np.arange(len(order))
-    shares = np.zeros(
-        len(order), boxes.dtype
-    )  # the largest that a box has in common with one that stays
+    # The largest overlap of each box with one that stays
+    shares = np.zeros(len(order), boxes.dtype)
     stay: list[int] = []
     while left.size and len(stay) != most:
         first, left = left[:_AT_ONCE], left[_AT_ONCE:]
-        own, rows, before = (
-            shares[first],
-            overlap(boxes[first], boxes[first], normalized),
-            len(stay),
-        )
+        own, before = shares[first], len(stay)
+        rows = overlap(boxes[first], boxes[first], normalized)
         for k, (number, row) in enumerate(zip(first.tolist(), rows, strict=True)):
             if len(stay) == most:
                 return order[stay]
@@ -163,17 +168,21 @@ def _images(a: Any, levels: Sequence[Array]) -> Iterator[tuple[Array, Array, int
             yield a.b_boxes[begin:end], a.scores[begin:end].T, int(begin)
 
 
+def _candidates(a: Any, scores: Array) -> Iterator[tuple[int, Array, Array]]:
+    """Yield each class with its scores [M], and the numbers of the best above the threshold, best first."""
+    for label, own in enumerate(scores):
+        above = np.flatnonzero(own > a.score_threshold)
+        if label != a.background_label and above.size:
+            yield label, own, above[largest_first(own[above], a.nms_top_k)]
+
+
 @latest(MulticlassNms)
 def chosen(a: Any) -> Choice:
     """Choose boxes: those above the score threshold, ``nms_top_k`` of each class, ``keep_top_k`` of all."""
     parts: list[tuple[Array, Array]] = []
     for boxes, scores, before in _images(a, a.b_boxes_lod):
         rows, numbers = [np.zeros((0, 6), a.scores.dtype)], [np.zeros(0, np.int64)]
-        for label, own in enumerate(scores):
-            at = np.flatnonzero(own > a.score_threshold)
-            if label == a.background_label or not at.size:
-                continue
-            at = at[largest_first(own[at], a.nms_top_k)]
+        for label, own, at in _candidates(a, scores):
             places = boxes[:, label] if boxes.ndim == 3 else boxes
             stay = at[suppressed(places[at], own[at], a.nms_threshold, a.nms_eta, a.normalized)]
             labels = np.full((len(stay), 1), label, own.dtype)
@@ -189,11 +198,7 @@ def chosen(a: Any) -> Choice:
             order = np.lexsort((chosen_numbers, chosen_rows[:, 0]))
             chosen_rows, chosen_numbers = chosen_rows[order], chosen_numbers[order]
         parts.append((chosen_rows, chosen_numbers))
-    if not parts:
-        return Choice(np.zeros((0, 6), a.scores.dtype), *(np.zeros(0, np.int64),) * 2, 0)
-    images = np.repeat(np.arange(len(parts)), [len(rows) for rows, _ in parts])
-    all_rows, all_numbers = (np.concatenate(side) for side in zip(*parts, strict=True))
-    return Choice(all_rows, all_numbers, images, len(parts))
+    return Choice.joined(parts, a.scores.dtype)
 
 
 @latest(MatrixNms)
@@ -205,11 +210,7 @@ def decayed(a: Any) -> Choice:
     parts: list[tuple[Array, Array]] = []
     for boxes, scores, before in _images(a, ()):
         rows, numbers = [np.zeros((0, 6), a.scores.dtype)], [np.zeros(0, np.int64)]
-        for label, own in enumerate(scores):
-            at = np.flatnonzero(own > a.score_threshold)
-            if label == a.background_label or not at.size:
-                continue
-            at = at[largest_first(own[at], a.nms_top_k)]
+        for label, own, at in _candidates(a, scores):
             left = own[at] * _decay(a, np.tril(overlap(boxes[at], boxes[at], a.normalized), -1))
             stay = left > a.post_threshold
             labels = np.full((stay.sum(), 1), label, own.dtype)
@@ -218,9 +219,7 @@ def decayed(a: Any) -> Choice:
         image_rows, image_numbers = np.concatenate(rows), np.concatenate(numbers)
         best = largest_first(image_rows[:, 1], a.keep_top_k)
         parts.append((image_rows[best], image_numbers[best]))
-    images = np.repeat(np.arange(len(parts)), [len(rows) for rows, _ in parts])
-    all_rows, all_numbers = (np.concatenate(side) for side in zip(*parts, strict=True))
-    return Choice(all_rows, all_numbers, images, len(parts))
+    return Choice.joined(parts, a.scores.dtype)
 
 
 def _decay(a: Any, shares: Array) -> Array:

@@ -62,6 +62,19 @@ def _optional(slot: str) -> Slot:
     return Slot(slot, False, True, parameter_name(slot))
 
 
+def _operands(like: Sequence[str], singles: Sequence[str]) -> dict[str, Any]:
+    """Return a sample's operands: slots ``like`` the parameter, and those of one element."""
+    signed = ("Param", "Grad", "Velocity", "Moment1", "LinearAccumulator", "Prev")
+    operands = {
+        slot: normal(3, 4) if slot in signed else uniform(3, 4, low=0.1)
+        for slot in ("Param", *like)
+    }
+    for slot in singles:
+        is_rate = slot == "LearningRate"
+        operands[slot] = uniform(1, low=0.1) if is_rate else uniform(1, low=0.5, high=0.9)
+    return operands
+
+
 def declare_update(
     *,
     own: tuple[str, ...] = (),
@@ -76,11 +89,11 @@ def declare_update(
     """Declare the op that a rule is named after.
 
     ``own`` and ``like_param``: see :class:`Update`. ``outputs`` are output slots that are not named after their
-    operand's. ``unread`` are attributes that the rule has no use for, ``numbers`` slots that stand for
-    attributes, ``optional`` which of MasterParam and SkipUpdate it takes. An op may do without what is
-    ``dispensable``, a kernel only where the rule does not read it. ``tried`` are the sample's attributes.
+    operand's. ``unread`` are attributes that the rule does not use, ``numbers`` slots that stand for
+    attributes, ``optional`` those of MasterParam and SkipUpdate that the op takes. A program may leave
+    ``dispensable`` slots out, where the rule does not read them. ``tried`` are the sample's attributes.
 
-    Where a gradient of zero changes an element, what is done to elements without gradient is an op, too.
+    Where a gradient of zero changes an element, the update of elements without gradient is an op of its own.
     """
 
     def declare(rule: Rule) -> Rule:
@@ -90,13 +103,7 @@ def declare_update(
         singles = [named[name] for name in update.scalars]
         masters = {f"{slot}Out": slot for slot in optional if slot == MASTER}
         like = [s for s in named.values() if s not in (*singles, "Param")]
-        operands = {"Param": normal(3, 4)}
-        signed = ("Grad", "Velocity", "Moment1", "LinearAccumulator", "Prev")
-        for slot in like:
-            operands[slot] = normal(3, 4) if slot in signed else uniform(3, 4, low=0.1)
-        operands |= {slot: uniform(1, low=0.5, high=0.9) for slot in singles}
-        if "LearningRate" in operands:
-            operands["LearningRate"] = uniform(1, low=0.1)
+        operands = _operands(like, singles)
         inputs = [Slot(slot, False, slot in dispensable, name) for name, slot in named.items()]
         results = [
             Slot(slot, False, slot in dispensable, f"{name}_out") for name, slot in written.items()

@@ -57,9 +57,8 @@ def _windows(a: DeformableConvV1) -> Array:
     places = []
     for k in range(2):
         starts = np.arange(image[k]) * a.strides[k] - a.paddings[k]
-        tap = (
-            np.indices(kernel)[k].reshape(-1, 1) * a.dilations[k] + starts
-        )  # [taps, rows or columns]
+        # [taps, rows or columns]
+        tap = np.indices(kernel)[k].reshape(-1, 1) * a.dilations[k] + starts
         tap = tap[:, :, None] if k == 0 else tap[:, None, :]
         places.append(offset[:, :, :, k] + f.table(tap, a.input.dtype))
     first = f.table(np.arange(n * groups).reshape(n, groups, 1, 1, 1) * (height * width), np.int64)

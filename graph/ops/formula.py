@@ -24,7 +24,7 @@ from typing import Any, NoReturn, cast
 import numpy as np
 
 from . import expr as e
-from .operands import Array, Operands
+from .operands import Array, Operands, Slot
 from .slopes import FLAT, SLOPES
 
 Results = Mapping[str, Any]  # field -> term; a list of them where the slot takes any number
@@ -334,7 +334,8 @@ def _row_sums(index: Term, values: Term, rows: int) -> Term:
 def checked(index: Array, limit: int, what: str = "index", of: str = "rows", op: str = "") -> Array:
     """Return whole numbers that must lie in 0 .. ``limit`` - 1; a step fails otherwise.
 
-    ``what`` names one of them in the error, ``of`` what they count; ``op`` is named, or the op that computes.
+    In the error ``what`` names a number, ``of`` the things that it counts, and ``op`` the op (default: the op
+    that computes).
     """
     term = cast(Term, index)
     return cast(Array, Term("checked", [term], term.shape, term.dtype, (limit, what, of, op)))
@@ -555,7 +556,7 @@ def slopes_of(seeds: Sequence[tuple[Term, Term]], operands: Sequence[Term]) -> l
 
 
 def substituted(roots: Sequence[Term], known: Mapping[int, Term]) -> list[Term]:
-    """Return terms in which others, by identity, stand for what they are equal to."""
+    """Return terms with the ``known`` replacement, by identity, of each term in them."""
     changed: dict[int, Term] = dict(known)
     for term in in_order(roots):
         if id(term) not in changed:
@@ -576,43 +577,31 @@ def gradient(forward: Formula, record: type[Operands]) -> Formula:
 
     def derived(a: Operands) -> Results:
         fields = vars(a)
-        operands: dict[str, Any] = dict.fromkeys(
-            slot.parameter for slot in (*declared.inputs, *declared.outputs)
-        )
-        for slot in (*declared.inputs, *declared.outputs):
-            field, several = slot.parameter, slot.duplicable
-            values, slopes = fields.get(field), fields.get(f"d_{field}")
-            if several:
-                operands[field] = values or [_unread(d) for d in slopes or []]
-            elif values is not None:
-                operands[field] = values
-            elif slopes is not None or not slot.optional:
-                operands[field] = _unread(slopes)
+        operands = {
+            slot.parameter: _operand(slot, fields) for slot in (*declared.inputs, *declared.outputs)
+        }
         results = forward(record.of({**fields, **operands}))
-        seeds, known = [], {}
-        for slot in declared.outputs:
-            field = slot.parameter
-            for term, d in _pairs(results.get(field), fields.get(f"d_{field}")):
-                seeds.append((term, d))
+        seeds, known = [], dict[int, Term]()
+        for field in (slot.parameter for slot in declared.outputs):
+            seeds += _pairs(results.get(field), fields.get(f"d_{field}"))
             for term, value in _pairs(results.get(field), fields.get(field)):
                 if term.fn != "arg":
-                    known.update(_sources(term, value))
-        targets = [
-            (operand, (slot.parameter, k))
+                    known |= _sources(term, value)
+        targets = {
+            (slot.parameter, k): operand
             for slot in declared.inputs
             for k, (operand, d) in enumerate(
                 _together(operands[slot.parameter], fields.get(f"d_{slot.parameter}"))
             )
             if d is not None
-        ]
-        slopes = slopes_of(seeds, [operand for operand, _ in targets])
-        terms = [
-            cast(Term, full(operand.shape, 0, operand.dtype)) if d is None else d
-            for d, (operand, _) in zip(slopes, targets, strict=True)
-        ]
-        by_place = {
-            place: term for term, (_, place) in zip(substituted(terms, known), targets, strict=True)
         }
+        slopes = [
+            cast(Term, full(operand.shape, 0, operand.dtype)) if d is None else d
+            for operand, d in zip(
+                targets.values(), slopes_of(seeds, list(targets.values())), strict=True
+            )
+        ]
+        by_place = dict(zip(targets, substituted(slopes, known), strict=True))
         return {
             f"d_{slot.parameter}": [
                 by_place.get((slot.parameter, k)) for k, _ in enumerate(operands[slot.parameter])
@@ -623,6 +612,16 @@ def gradient(forward: Formula, record: type[Operands]) -> Formula:
         }
 
     return derived
+
+
+def _operand(slot: Slot, fields: Mapping[str, Any]) -> Any:
+    """Return what the forward formula reads in a slot: values, or stand-ins where a gradient op reads none."""
+    values, slopes = fields.get(slot.parameter), fields.get(f"d_{slot.parameter}")
+    if slot.duplicable:
+        return values or [_unread(d) for d in slopes or []]
+    if values is None and (slopes is not None or not slot.optional):
+        return _unread(slopes)
+    return values
 
 
 def _unread(d: Any) -> Term:

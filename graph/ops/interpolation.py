@@ -21,9 +21,8 @@ from .samples import lengths, normal, sample, table
 _SIZES = ("out_d", "out_h", "out_w")
 _RANKS = {"nearest": (4, 5), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,)}
 _CUBIC = -0.75
-Taps = list[
-    tuple["np.ndarray", "np.ndarray"]
-]  # positions along an axis, and weights, of each element added
+# Positions along an axis, and weights, of each element added
+Taps = list[tuple["np.ndarray", "np.ndarray"]]
 
 
 def interpolation_shape(op: Inference) -> Mapping[str, Specs]:

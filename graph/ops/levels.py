@@ -94,8 +94,8 @@ def computed_level(op: Lods[Level], name: str, **attrs: Any) -> Level:
     return op.level(name, {slot: v for slot, v in operands.items() if v}, {**shared, **attrs})
 
 
-def level_from(name: str, result: str, **operands: str) -> LodRule:
-    """Return the rule that the op ``name`` computes the level of ``result`` from ``operands``, by its slots.
+def level_from(name: str, **operands: str) -> LodRule:
+    """Return the rule that the op ``name`` computes the level of Out from ``operands``, by its slots.
 
     The operand ``"X"`` is a variable, ``"X@LOD"`` the last level of its sequences; where it has no sequences,
     the result has none. Attributes have the same names in both ops.
@@ -110,6 +110,6 @@ def level_from(name: str, result: str, **operands: str) -> LodRule:
             if op.uses(variable):
                 inputs[slot] = op.of(variable)[-1:] if source != variable else [op.value(variable)]
         attrs = {attr: op.attrs[attr] for attr in OPS[name].attrs}
-        return {result: (op.level(name, inputs, attrs),)}
+        return {"Out": (op.level(name, inputs, attrs),)}
 
     return rule

@@ -127,14 +127,14 @@ class Labels(NamedTuple):
 
     @property
     def places(self) -> Array:
-        """Where what they pick stands among all scores, one behind the other."""
+        """The index of each label's score among all scores in a row."""
         inner = math.prod(self.shape[self.axis + 1 :])
         outer = np.arange(math.prod(self.shape[: self.axis])) * (self.shape[self.axis] * inner)
         first = outer[:, None] + np.arange(inner)
         return (self.numbers * inner + f.table(first.reshape(self.numbers.shape))).reshape(-1)
 
     def picked(self, x: Array) -> Array:
-        """Return what they pick of each row."""
+        """Return the score of each row's label."""
         return f.take(x.reshape(-1), self.places).reshape(self.numbers.shape)
 
     def put(self, values: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Optimizer updates: each is one function, from expressions of what it reads to those of what it updates.
+"""Optimizer updates: each is one function, from expressions of operands to those of their new values.
 
 ``declare_update.py`` says how such a function declares an op. Updates that need norms are in
 ``optimize_by_norm.py``.

@@ -12,9 +12,8 @@ from .differentiation import arguments as arguments
 from .operands import attribute_name
 from .registry import OPS
 
-Operands = Mapping[
-    str, Any
-]  # parameter name -> expression; a list for a slot that takes any number
+# Parameter name -> expression; a list for a slot that takes any number
+Operands = Mapping[str, Any]
 
 # The gradients of X and of Y, from the operands and that of Out.
 BINARY_GRADS: dict[str, Callable[..., tuple[Any, Any]]] = {

@@ -1,4 +1,4 @@
-"""An op that prints what it reads, and hands it on."""
+"""An op that prints its operand and returns it."""
 
 from __future__ import annotations
 

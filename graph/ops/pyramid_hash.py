@@ -147,7 +147,7 @@ define(
         rows_of_result("T"),
     ),
     reads_values=lambda attrs: ("Out@LOD",),
-    lod=level_from("lod_of_terms", "Out", X="X@LOD", Terms="Terms"),
+    lod=level_from("lod_of_terms", X="X@LOD", Terms="Terms"),
     samples=(
         sample({**_WORDS, "Out@LOD": [offsets(1, 3, 1)]}, **_SIZES),
         sample({**_WORDS, "Terms": _TERMS, "Out@LOD": [offsets(1, 2, 1)]}, **_SIZES),

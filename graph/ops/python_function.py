@@ -24,7 +24,7 @@ class PythonFunction:
     """A function of tensors, with its operands and results as the program declares them.
 
     It ``takes`` as many arguments as there are operands, or none. An unknown size (-1) of a result is that of
-    the operand dimension that :func:`source` names, or what the function returns, if it ``decides``.
+    the operand dimension that :func:`source` names; if the function ``decides``, the size is that of its array.
     """
 
     function: Callable[..., Any]

@@ -138,9 +138,8 @@ class Range(Operands):
     end_tensor: Input | None = named("End")
     step_tensor: Input | None = named("Step")
     out: Output
-    start: float = (
-        0.0  # not in Paddle, as the others: what Start, End and Step hold, and their type
-    )
+    # no attributes of Paddle's: the elements of Start, End and Step, and their type
+    start: float = 0.0
     end: float = 0.0
     step: float = 1.0
     dtype: int = int(VarType.FP32)

@@ -51,7 +51,6 @@ define(
     lod=no_sequences,
     formula=rank_attention,
     samples=(sample(_RANKED, MaxRank=2),),
-    slope=slope(
-        "x rank_offset rank_param d_out", "d_rank_param"
-    ),  # as in Paddle, X gets no gradient
+    # as in Paddle, X gets no gradient
+    slope=slope("x rank_offset rank_param d_out", "d_rank_param"),
 )

@@ -65,10 +65,10 @@ class RpnTargetAssign(Operands):
 
 
 class AnchorTargets(NamedTuple):
-    """Of all images, behind each other: what is learnt of anchors, by number.
+    """The anchors of all images that a network learns from, by number.
 
-    ``places`` are anchors with an object, whose offsets are learnt, ``weights`` 0 for those that take the
-    place of one which counts as background; ``scores`` are anchors whose ``labels`` are learnt.
+    ``places`` are anchors with an object, whose offsets are learnt (``weights`` 0 for an anchor in the place of
+    one that counts as background); ``scores`` are anchors whose ``labels`` are learnt.
     """
 
     places: Array

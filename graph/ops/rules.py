@@ -231,10 +231,10 @@ def statistic(dtype: VarType) -> VarType:
 
 
 def sizes_read(op: Inference, whole: str, each: str, declared: Sequence[int]) -> list[int | None]:
-    """Return sizes that are elements of a tensor, or one of each of several; None: not known yet.
+    """Return sizes from the elements of a tensor, or from one element of each of several; None: not known yet.
 
-    Of neither they are what the op declares; of several it declares those that the program knows. Beside
-    one tensor it may declare sizes to build with, of which those above 0 hold until the tensor is known.
+    Without a tensor they are the sizes that the op declares. Beside several tensors the op declares the sizes
+    that the program knows; beside one, sizes above 0 hold until the tensor is known.
     """
     if op.has(each):
         values = [op.value(each, k) for k in range(len(op.specs(each)))]

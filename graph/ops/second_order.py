@@ -70,26 +70,9 @@ def derived(
         always: slots that are read though nothing depends on them.
         direct: the gradients of X and Y are named X@GRAD and Y@GRAD, not DX and DY.
     """
-    parameters = inspect.signature(scalar).parameters.values()
-    names = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
-    settings = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
-    slot_of = {parameter_name(slot): slot for slot in slots}
     above = {slot: f"D{_short(slot)}" for slot in results}  # DDX for X@GRAD
-    weights = {slot: e.argument(parameter_name(name)) for slot, name in above.items()}
-
-    def changes(attrs: Mapping[str, Any], absent: Collection[str] = ()) -> dict[str, e.Expr | None]:
-        """Return the gradient of each operand; ``absent`` are parameters for results without gradients."""
-        expressions = scalar(*map(e.argument, names), **attrs)
-        roots = expressions if isinstance(expressions, tuple) else (expressions,)
-        if not derivable(roots):
-            return {}
-        pairs = [
-            (root, weight)
-            for root, weight in zip(roots, weights.values(), strict=True)
-            if weight.value not in absent
-        ]
-        return {name: _total(name, pairs) for name in names}
-
+    changes = _Changes(scalar, list(map(parameter_name, above.values())))
+    settings = changes.settings
     every = changes({p.name: attrs[attribute_name(p.name)] for p in settings})
     nonzero = {name: change for name, change in every.items() if change is not None}
     if not nonzero:
@@ -99,16 +82,15 @@ def derived(
         _short(slot): slot for slot in slots if parameter_name(slot) in variables or slot in always
     }
     reads |= {name: f"{slot}@GRAD" for slot, name in above.items()}
+    slot_of = {parameter_name(slot): slot for slot in slots}
     writes = {}
-    for name in nonzero:
-        slot = slot_of[name]
+    for slot in (slot_of[name] for name in nonzero):
         short = f"{slot}@GRAD" if direct and "@GRAD" not in slot else f"D{_short(slot)}"
         writes[f"{short}New" if short in reads else short] = f"{slot}@GRAD"
-    from_above = {weight.value for weight in weights.values()}
     # The operands as they are called here, and in the expressions: dy for DY, which is d_y there.
     called = {parameter_name(slot): parameter_name(of) for slot, of in reads.items()}
-    called |= {name: name for name in from_above}
-    operands = [name for name, old in called.items() if old in variables | from_above]
+    called |= {name: name for name in changes.weights}
+    operands = [name for name, old in called.items() if old in variables | changes.weights.keys()]
 
     def second(*values: e.Expr | None, **attrs: Any) -> tuple[e.Expr, ...]:
         by_name = dict(zip((called[name] for name in operands), values, strict=True))
@@ -118,7 +100,7 @@ def derived(
         roots = (gradients[name] for name in nonzero)
         return tuple(zero if root is None else substituted(root, present) for root in roots)
 
-    optional = from_above if len(above) > 1 else set()
+    optional = changes.weights if len(above) > 1 else ()
     second.__signature__ = _signature(operands, optional, settings)  # type: ignore[attr-defined]
     like = {}
     for slot, of in writes.items():
@@ -126,6 +108,32 @@ def derived(
         twin = above.get(f"{base}@GRAD", "")
         like[slot] = [s for s in (_short(base), twin, *reversed(reads)) if s in reads]
     return Second(reads, writes, like, second)
+
+
+class _Changes:
+    """The gradients of the operands of ``scalar``, given those of its results: parameters named ``weights``."""
+
+    def __init__(self, scalar: Scalar, weights: Sequence[str]) -> None:
+        parameters = inspect.signature(scalar).parameters.values()
+        self._scalar = scalar
+        self._names = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+        self.settings = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+        self.weights = {name: e.argument(name) for name in weights}
+
+    def __call__(
+        self, attrs: Mapping[str, Any], absent: Collection[str] = ()
+    ) -> dict[str, e.Expr | None]:
+        """Return the gradient of each operand; results whose weights are ``absent`` have no gradient."""
+        expressions = self._scalar(*map(e.argument, self._names), **attrs)
+        roots = expressions if isinstance(expressions, tuple) else (expressions,)
+        if not derivable(roots):
+            return {}
+        pairs = [
+            (root, weight)
+            for root, (name, weight) in zip(roots, self.weights.items(), strict=True)
+            if name not in absent
+        ]
+        return {name: _total(name, pairs) for name in self._names}
 
 
 def _signature(

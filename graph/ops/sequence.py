@@ -410,7 +410,7 @@ define(
     SequenceUnpad,
     unpad_shape,
     reads_values=lambda attrs: ("Length",),
-    lod=level_from("lod_from_lengths", "Out", X="Length"),
+    lod=level_from("lod_from_lengths", X="Length"),
     formula=sequence_unpad,
     samples=(
         sample({"X": normal(3, 3, 2), "Length": lengths(2, 0, 3), "Out@LOD": [_LENGTHS]}),

@@ -29,9 +29,9 @@ TRUE, FALSE, MERGED = "true", "false", "merged"
 def chosen(by: str, y: np.ndarray) -> np.ndarray:
     """Return the numbers of sequences in the order in which a result has them.
 
-    ``y`` is a rank table or a mask. By ``rank``: all, the longest first; ``unrank``: all of these, in the order
-    from before; ``true`` and ``false``: those that a mask names; ``merged``: all, where those that it names
-    stand before the others, in the places that it gives them.
+    ``y`` is a rank table (``rank``: all sequences, the longest first; ``unrank``: back in the original order)
+    or a mask (``true``, ``false``: the sequences with this mark; ``merged``: all, from an operand that holds
+    the marked sequences before the others, in the order of the mask).
     """
     if by == RANK:
         return y[:, 0]

@@ -100,7 +100,7 @@ define(
         rows_of_result("rows"),
     ),
     reads_values=lambda attrs: ("Out@LOD",),
-    lod=level_from("lod_of_images", "Out", X="X@LOD", Y="ROW@LOD", Z="COLUMN@LOD"),
+    lod=level_from("lod_of_images", X="X@LOD", Y="ROW@LOD", Z="COLUMN@LOD"),
     formula=var_conv_2d,
     samples=(sample(_IMAGES, **_SIZES),),
     refuses=(sample({**_IMAGES, "ROW@LOD": [offsets(4, 3)]}, **_SIZES),),

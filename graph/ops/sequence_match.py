@@ -57,7 +57,7 @@ define(
         rows_of_result("pairs"),
     ),
     reads_values=lambda attrs: ("Out@LOD",),
-    lod=level_from("lod_of_pairs", "Out", X="X@LOD", Y="Y@LOD"),
+    lod=level_from("lod_of_pairs", X="X@LOD", Y="Y@LOD"),
     formula=match_matrix_tensor,
     samples=(sample(_MATCH, dim_t=2),),
     refuses=(sample({**_MATCH, "Y@LOD": [offsets(3, 3)]}, dim_t=2),),

@@ -75,7 +75,7 @@ define(
     SequenceSlice,
     slice_shape,
     reads_values=lambda attrs: ("Length", "Offset", "X@LOD"),
-    lod=level_from("lod_from_lengths", "Out", X="Length"),
+    lod=level_from("lod_from_lengths", X="Length"),
     formula=sequence_slice,
     samples=(sample(_cut((1, 0, 0), (1, 0, 2))), sample(_cut((0, 0, 1), (0, 0, 2)))),
     refuses=(
@@ -169,7 +169,7 @@ define(
     "sequence_reshape",
     SequenceReshape,
     Sized("X [N D] -> Out [N*D/new_dim new_dim]"),
-    lod=level_from("lod_reshaped", "Out", X="X@LOD", Rows="X"),
+    lod=level_from("lod_reshaped", X="X@LOD", Rows="X"),
     formula=lambda a: {"out": a.x.reshape(-1, a.new_dim)},
     samples=(sample({"X": normal(4, 6)}, new_dim=3), sample({"X": normal(4, 3)}, new_dim=6)),
     refuses=(sample({"X": normal(4, 6)}, new_dim=5),),

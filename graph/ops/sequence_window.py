@@ -222,7 +222,7 @@ define(
         "every(count > 0 for count in counts); the kernel exceeds the padded images",
         "patches, elements = X[0] * prod(counts), X[1] * prod(kernels)",
     ),
-    lod=level_from("lod_of_patches", "Out", X="X"),
+    lod=level_from("lod_of_patches", X="X"),
     formula=im2sequence,
     samples=(
         sample({"X": normal(2, 3, 4, 5)}, kernels=[2, 2], strides=[1, 2]),

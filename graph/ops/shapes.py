@@ -1,16 +1,16 @@
-"""Shape rules written as they read: operands with their sizes, and what results have of these::
+"""Shape rules as one line: operands with their sizes, and results with sizes in the same words::
 
     Sized("X floats [N D], Label integers [N 1?], W as X [classes D] -> Loss [N 1], Path int64 [N classes]")
 
 A word in brackets is a size, the same wherever it stands (see :func:`match`). Where an attribute has its name,
 it is that attribute; ``sequences(X)`` is the number of X's sequences. An operand without brackets has any
-shape. Behind a slot stands what its elements are: ``floats``, ``integers``, ``numbers`` (either), a type, or
-those of another slot (``as X``); of a result also an attribute or a word that names a type (below zero: the
-operand's), or ``statistic`` (see :func:`statistic`). Results are as the first operand unless told; one without
-brackets is of one shape, too, with that which it is ``as``. Of what is ``as`` an operand that is left out there
-is no result. All variables of a slot that takes several must fit; ``Out*count`` are so many results.
+shape. The word behind a slot is its element type: ``floats``, ``integers``, ``numbers`` (either), a type, or
+that of another slot (``as X``); for a result also an attribute or a word that names a type (below zero: the
+operand's), or ``statistic`` (see :func:`statistic`). A result has the type of the first operand, or of that
+which it is ``as``; without brackets it has the shape of that operand, too, and there is no such result where
+the operand is left out. All variables of a slot that takes several must fit; ``Out*count`` are so many results.
 
-Behind the line stand conditions, with what an error says, and what words stand for. These are expressions
+Conditions, with the text of the error, and definitions of words follow the line. They are expressions
 (``sizes.py``) of words, attributes, and slots, which are shapes (None: not in use)::
 
     Sized(
@@ -142,7 +142,7 @@ def numbers(count: int, least: int, *attributes: str) -> list[str]:
 
 
 def by_use(slot: str, rule: ShapeRule, other: ShapeRule) -> ShapeRule:
-    """Return the rule that is one where an input slot is in use, and another one where it is not."""
+    """Return the rule that chooses between two rules: where an input slot is in use, and where it is not."""
     return lambda op: (rule if op.has(slot) else other)(op)
 
 
@@ -258,7 +258,7 @@ class Sized:
 
 
 def _type_of(op: Inference, dtype: str, like: str, sizes: Sizes) -> VarType:
-    """Return the element type of a result: the type that is told, or that of the operand that it is like."""
+    """Return the element type of a result: that of the line, or of the operand that it is like."""
     if dtype == "statistic":
         return statistic(op.spec(like).dtype)
     if dtype not in sizes:

@@ -1,4 +1,4 @@
-"""The arithmetic of an optimizer, written once: expressions of its results from expressions of what it reads.
+"""The arithmetic of an optimizer, written once: a function from expressions of operands to those of results.
 
 ``executor/kernels/array/optimize.py`` makes array calls of them, ``executor/kernels/loops/updates.py``,
 ``executor/kernels/cuda/optimize.py`` and ``executor/kernels/xla/updates.py`` what their back ends run.
@@ -27,7 +27,7 @@ class Update:
     """The new values of a parameter and its state after one step.
 
     ``rule`` gets expressions of operands by position, under the names that their slots have as parameters, and
-    attributes by keyword; it returns what becomes of the operands that it updates, by their names. ``own`` are
+    attributes by keyword; it returns the new values of operands, by their names. ``own`` are
     the attributes that may differ between parameters of one fused op: the rule gets them as expressions.
     ``like_param`` are operands named after powers that are like the parameter all the same.
     """

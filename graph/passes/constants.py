@@ -18,7 +18,7 @@ _MOST = 1 << 26  # elements: no mask is as large
 def constant(edit: GraphRewriter, value: Value | None) -> np.ndarray | None:
     """Return the elements of a value that is the same in every step, made by the ops that write masks.
 
-    None: the value depends on something that is fed, drawn or kept, or an op made it that is not among these.
+    None: the value depends on feeds, persistables or random numbers, or another op made it.
     """
     node = edit.writer(value)
     if node is None or value is None or node.op not in _COMPUTES:
@@ -59,7 +59,7 @@ def _triangle(attrs: Any, x: np.ndarray) -> np.ndarray:
 
 
 def _alike(of: Callable[..., Any]) -> Callable[..., np.ndarray | None]:
-    """Return what computes two operands of one shape, or of which one is a number."""
+    """Return a function of two operands of one shape, or of an array and a number."""
 
     def pair(attrs: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
         return of(x, y) if x.shape == y.shape or y.size == 1 else None

@@ -51,7 +51,7 @@ class GraphRewriter:
         return list(dict.fromkeys(self._readers.get(value, ())))
 
     def writer(self, value: Value | None, *op_types: str) -> Node | None:
-        """Return the node that computes a value, if it is of one of these ops (of any unless told)."""
+        """Return the node that computes a value, if it is one of these ops (no types: any op)."""
         node = self.maker.get(value) if value is not None else None
         return node if node is not None and (not op_types or node.op in op_types) else None
 

@@ -34,7 +34,7 @@ class _Widener:
         self.waiting: dict[Value, Node] = {}
 
     def visit(self, node: Node) -> Iterator[Node]:
-        """Yield a node, the casts of sums that it reads, and those of gradients that it finishes."""
+        """Yield a node between the casts of the sums that it reads and of the gradients that it finishes."""
         node = node.reading(self.swap)
         for value in dict.fromkeys(node.reads()):
             if value in self.waiting:

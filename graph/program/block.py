@@ -376,8 +376,8 @@ class ProgramBlocks:
     def first_step(self) -> int:
         """Number of the first step that is run; random ops draw by it.
 
-        A training that goes on from a checkpoint draws what it would have drawn, if this is how many steps it
-        had run. Set it before the program is compiled, or first run by an executor.
+        Set it to the number of finished steps to continue from a checkpoint with the same random numbers; do so
+        before the program is compiled, or first run by an executor.
         """
         return self._first_step
 

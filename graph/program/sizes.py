@@ -1,8 +1,8 @@
-"""Programs whose ops depend on sizes of what is fed, beyond its rows: they are compiled for each of them.
+"""Programs whose ops depend on more sizes of feeds than the number of rows: they are compiled for each size.
 
-A recurrent block is computed once for each step. Where the program leaves open how many there are, and they
-follow from the sizes that came, a copy of it is made for these, in which all that follows from them is known.
-Where it declares other sizes than came (``layers.data`` does not check them), a copy leaves these open.
+A recurrent block is computed once for each step. Where a program declares a size as unknown and the number of
+steps depends on it, the program is copied with the size of the feed. Where the feed has another size than the
+program declares (``layers.data`` does not check), the size is unknown in the copy.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from .seeds import keep_seed
 
 Sizes = tuple[tuple[str, tuple[int, ...]], ...]  # of feeds, by name
 Dims = frozenset[tuple[str, int]]  # of feeds: name and dimension
-_READ_SIZES = frozenset(
-    {"recurrent", "shape", "size"}
-)  # number of steps, or results, follow from sizes
+# Ops whose number of steps, or whose results, follow from sizes
+_READ_SIZES = frozenset({"recurrent", "shape", "size"})
 
 
 def open_ops(program: Program) -> int:

@@ -36,8 +36,8 @@ def append_backward(
         parameter_list: parameters (or names) to return; default: every trainable parameter that has one.
         no_grad_set: variables (or names) through which no gradient flows.
         callbacks: called with the block and a context after each appended op.
-        checkpoints: variables (or names) whose values are kept from the forward pass; what lies between them
-            is computed again where gradients need it, which saves memory (see ``recompute.py``).
+        checkpoints: variables (or names) whose values are kept from the forward pass; values between them are
+            computed again where gradients need them, which saves memory (see ``recompute.py``).
 
     Raises:
         InvalidType: an argument of the wrong type.
@@ -70,7 +70,7 @@ def gradients(
 ) -> list[Variable | None]:
     """Return the gradients of ``targets`` (summed) with respect to each input; None where unreachable.
 
-    An input that is written again has several values; its gradient is that of the first of them that has one.
+    Of an input that is written again, the gradient is that of its first value that has a gradient.
 
     Args:
         targets, inputs: a Variable or a list of them.

@@ -221,9 +221,9 @@ def _gradient_ops_of(
 
 
 def _in_place_last(ops: list[GradOp]) -> list[GradOp]:
-    """Compute last, at once, what takes the place of the gradient that all of an op's gradient ops read.
+    """Replace the gradient ops that write over the gradient that all of them read by one ``sum``, at the end.
 
-    They are those of ``sum``, one for each operand, of which several may be the variable that it writes.
+    They are the gradient ops of a ``sum`` that writes over one of its operands and reads it several times.
     """
     in_place = [op for op in ops if not set(op.writes()).isdisjoint(op.read())]
     if len(in_place) < 2:
@@ -237,10 +237,10 @@ def _in_place_last(ops: list[GradOp]) -> list[GradOp]:
 def _add_body(
     candidate: GradOp, op: Operator, reached: set[str], stopped: set[str], names: GradientNames
 ) -> list[str]:
-    """Give the gradient op of an op that holds a block a block of its own, with the gradient ops of that.
+    """Give the gradient op of an op that holds a block a block of gradient ops.
 
-    It leaves out the gradients that no op around it computes; those of a step's results are 0 then. Return
-    those that it must find, because a round hands them to the one before.
+    The block lacks gradients that no op around it computes; those of a step's results are 0 then. Return the
+    gradients that must exist before it, because each round passes them to the round before.
     """
     forward, program = op.attrs["sub_block"], op.block.program
     block = program._create_block()
@@ -276,7 +276,7 @@ def _add_body(
 
 
 def _ended(op: Operator, grads: Sequence[GradOp]) -> list[GradOp]:
-    """Return the ops that fill with zeros what a block's gradients leave of values that it read and overwrote.
+    """Return the ops that zero the gradients of values that a block read and overwrote, where none is left.
 
     What stood there before the block has no part in those that the names hold.
     """
@@ -368,51 +368,68 @@ def _wire(
     op: Operator, grad: Grad, index: int | None, stopped: set[str], names: GradientNames
 ) -> GradOp:
     """Fill the gradient op's slots with the op's names and those of their gradients."""
-    of: dict[str, str] = {}
-    slope = declaration(grad.type)
-    assert slope is not None
-    required = {slot.name for slot in slope.input_slots if not slot.optional}
+    slots = _Slots(op, grad, names)
     omitted = set(op.attrs[grad.without]) if grad.without else set()
+    inputs = {
+        slot: [n for source in sources.split("+") for n in slots.read(slot, source)]
+        for slot, sources in grad.reads().items()
+    }
+    inputs = {slot: [n for n in ns if n not in omitted] for slot, ns in inputs.items()}
+    outputs = {
+        slot: slots.written(source, index, stopped) for slot, source in grad.writes().items()
+    }
+    attrs = grad.attributes({k: v for k, v in op.attrs.items() if k in op.declaration.attrs})
+    attrs[CALLSTACK] = op.attrs.get(CALLSTACK, [""])
+    attrs[NAMESCOPE] = op.attrs.get(NAMESCOPE, "/")
+    attrs[DEVICE] = op.attrs.get(DEVICE, "")
+    return GradOp(
+        grad.type,
+        {slot: ns for slot, ns in inputs.items() if ns},
+        {slot: ns for slot, ns in outputs.items() if any(n != EMPTY_VAR for n in ns)},
+        attrs,
+        slots.of,
+    )
 
-    def gradients_of(variables: Iterable[str]) -> list[str]:
-        of.update((names.of(name), name) for name in variables)
-        return [names.of(name) for name in variables]
 
-    def read(slot: str, source: str) -> list[str]:
+class _Slots:
+    """The names in the slots of a gradient op; ``of`` maps those of gradients to their variables."""
+
+    def __init__(self, op: Operator, grad: Grad, names: GradientNames) -> None:
+        slope = declaration(grad.type)
+        assert slope is not None
+        self.of: dict[str, str] = {}
+        self._op, self._names = op, names
+        self._required = {slot.name for slot in slope.input_slots if not slot.optional}
+
+    def read(self, slot: str, source: str) -> list[str]:
+        """Return the names in an input slot: of the op's slot ``source``, or of gradients of its results."""
+        op = self._op
         if source in op.inputs or source in op.outputs:
             variables = op.inputs.get(source) or op.outputs[source]
             return [name for name in variables if name != EMPTY_VAR]
         result = source.removesuffix(GRAD_SUFFIX)
         variables = op.outputs.get(result, [])
-        if result == source or (set(variables) <= {EMPTY_VAR} and slot not in required):
+        if result == source or (set(variables) <= {EMPTY_VAR} and slot not in self._required):
             return []
         # Of a result that was not computed the gradient is zero; it has the shape of what that belongs to.
         computed = [name for name in variables if name != EMPTY_VAR]
         like = op.inputs.get(result.removesuffix(GRAD_SUFFIX)) or computed[:1] * len(variables)
         pairs = list(zip(variables or [EMPTY_VAR] * len(like), like, strict=True))
-        absent = {x: names.of(f"{x}{EMPTY_VAR}") for name, x in pairs if name == EMPTY_VAR}
-        of.update((gradient, x) for x, gradient in absent.items())
-        gradients_of(computed)
-        return [absent[x] if name == EMPTY_VAR else names.of(name) for name, x in pairs]
+        absent = {x: self._names.of(f"{x}{EMPTY_VAR}") for name, x in pairs if name == EMPTY_VAR}
+        self.of.update((gradient, x) for x, gradient in absent.items())
+        self._gradients(computed)
+        return [absent[x] if name == EMPTY_VAR else self._names.of(name) for name, x in pairs]
 
-    def written(source: str) -> list[str]:
-        variables = op.inputs.get(source.removesuffix(GRAD_SUFFIX), [])
+    def written(self, source: str, index: int | None, stopped: set[str]) -> list[str]:
+        """Return the names of the gradients of an input slot, or of its variable number ``index``."""
+        variables = self._op.inputs.get(source.removesuffix(GRAD_SUFFIX), [])
         variables = variables if index is None else [variables[index]]
-        pairs = zip(gradients_of(variables), variables, strict=True)
+        pairs = zip(self._gradients(variables), variables, strict=True)
         return [EMPTY_VAR if name in stopped else gradient for gradient, name in pairs]
 
-    inputs = {
-        slot: [n for source in sources.split("+") for n in read(slot, source) if n not in omitted]
-        for slot, sources in grad.reads().items()
-    }
-    outputs = {slot: written(source) for slot, source in grad.writes().items()}
-    outputs = {s: ns for s, ns in outputs.items() if any(n != EMPTY_VAR for n in ns)}
-    attrs = grad.attributes({k: v for k, v in op.attrs.items() if k in op.declaration.attrs})
-    attrs[CALLSTACK] = op.attrs.get(CALLSTACK, [""])
-    attrs[NAMESCOPE] = op.attrs.get(NAMESCOPE, "/")
-    attrs[DEVICE] = op.attrs.get(DEVICE, "")
-    inputs = {s: ns for s, ns in inputs.items() if ns}
-    return GradOp(grad.type, inputs, outputs, attrs, of)
+    def _gradients(self, variables: Iterable[str]) -> list[str]:
+        self.of.update((self._names.of(name), name) for name in variables)
+        return [self._names.of(name) for name in variables]
 
 
 def _zeros(

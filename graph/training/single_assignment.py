@@ -31,7 +31,7 @@ from ..program.variable import Variable
 
 @dataclass
 class _Version:
-    """One value of a variable: the op that writes it (None: it stood there before), and those that read it."""
+    """One value of a variable: the op that writes it (None: none in the block), and the ops that read it."""
 
     writer: Operator | None
     readers: list[Operator] = field(default_factory=list)
@@ -42,11 +42,10 @@ def name_overwritten_values(
 ) -> dict[str, list[str]]:
     """Rename the values that an op of ``path`` reads or writes and that another op of the block overwrites.
 
-    Return the names of each temporary's older values, the first one first; the last value keeps its name.
-    Variables stay as they are that are fed, and that other blocks read or write: one name is then several
-    values. Of a persistable the values are named that a gradient of the path reads, and its first one, from
-    before the step, has its name, too. ``stopped``: the variables through which no gradient flows; the names of
-    their values are added.
+    Return the new names of each temporary's older values, oldest first; the last value keeps the variable's
+    name. Variables that are fed, or that other blocks read or write, are not renamed. Of a persistable only
+    values that a gradient of the path reads get names; ops read its value from before the step in a copy.
+    The new names of variables in ``stopped``, through which no gradient flows, are added to it.
 
     Raises:
         Unsupported: a gradient of a gradient reads what a persistable held that a block reads or writes.
@@ -65,19 +64,10 @@ def name_overwritten_values(
         variable = block.vars.get(name)
         if len(versions) == 1 or variable is None or variable.type != VarType.LOD_TENSOR:
             continue
-        older = versions[:-1]
-        ops = [op for v in older for op in (v.writer, *v.readers)]
-        if variable.persistable:
-            if any(v.writer is not None and v.writer.role & OpRole.Optimize for v in versions):
-                continue
-            if name in shared:
-                _refuse_second_order(name, versions, members)
-                continue
-            older = [version for version in older if _is_differentiated(version, name, members)]
-            if older and older[0].writer is None:
-                _copy(block, variable, older.pop(0), stopped)
-        elif name in shared or None in ops or members.isdisjoint(map(id, ops)):
-            continue
+        choose = _older_of_persistable if variable.persistable else _older_of_temporary
+        older = choose(name, versions, members, name in shared)
+        if older and older[0].writer is None:
+            _copy(block, variable, older.pop(0), stopped)
         if not older:
             continue
         values = _free_names(block, name, len(older))
@@ -96,6 +86,27 @@ def name_overwritten_values(
         if id(op) in writers:
             op.infer()  # the variable had the shape of its last value
     return names
+
+
+def _older_of_temporary(
+    name: str, versions: Sequence[_Version], members: set[int], shared: bool
+) -> list[_Version]:
+    """Return the older values to rename, if the path reads or writes one; none of a variable that is fed."""
+    older = list(versions[:-1])
+    ops = [op for v in older for op in (v.writer, *v.readers)]
+    return [] if shared or None in ops or members.isdisjoint(map(id, ops)) else older
+
+
+def _older_of_persistable(
+    name: str, versions: Sequence[_Version], members: set[int], shared: bool
+) -> list[_Version]:
+    """Return the older values that gradients of the path read; none of a variable that an optimizer updates."""
+    if any(v.writer is not None and v.writer.role & OpRole.Optimize for v in versions):
+        return []
+    if shared:
+        _refuse_second_order(name, versions, members)
+        return []
+    return [version for version in versions[:-1] if _is_differentiated(version, name, members)]
 
 
 def _copy(block: Block, variable: Variable, version: _Version, stopped: set[str]) -> None:

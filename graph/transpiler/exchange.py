@@ -1,7 +1,7 @@
-"""Read a trainer's program: what a step computes, and what it exchanges with parameter servers around that.
+"""Separate a trainer's program into the computation of a step and its messages to and from parameter servers.
 
-Messages are no work for a plan. What servers are asked before a step (rows of tables, for the ids that are fed)
-becomes a feed, what is sent becomes a fetch, and what comes back is written to the scope behind the step.
+A plan sends no messages. Rows of tables that a step asks servers for become feeds, values that it sends become
+fetches, and the parameters that servers return are written to the scope behind the step.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rewrite a program so that its temporaries share memory, as Paddle up to 1.5 did.
 
-Memory is planned whenever a program is compiled, better than names can say, so that neither changes a result or
-saves a byte; programs that call them, and tools that read what they write, go on working.
+The compiler plans memory for every program, and better than shared names could, so these functions save no byte
+and change no result. They exist for programs that call them and for tools that read the rewritten programs.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ def memory_optimize(
 
     Args:
         input_program: the program to rewrite.
-        skip_opt_set: variables, or names, that keep a variable of their own: those that are fetched, though
-            other operators read them.
+        skip_opt_set: variables, or names, that keep a variable of their own, such as fetched ones.
         print_log: print each reuse.
         level: 0: variables of one shape share; 1: smaller ones take larger ones, too.
         skip_grads: gradients of parameters keep their variables.
@@ -149,7 +148,7 @@ class _Reuse:
 
 
 def _live_after(ops: Sequence[Operator]) -> list[set[str]]:
-    """Return, for each operator, what those behind it read before they write it."""
+    """Return, for each operator, the names that later operators read before they write them."""
     live: list[set[str]] = [set() for _ in ops]
     needs: set[str] = set()
     for index in reversed(range(len(ops))):

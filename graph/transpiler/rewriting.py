@@ -54,9 +54,9 @@ def last_writer(block: Block, name: str) -> int:
 
 
 def place_for(block: Block, ops: Sequence[Operator]) -> int | None:
-    """Return where one operator can stand for several: behind what they read, before what reads them.
+    """Return where one operator can stand for several: behind their operands' writers, before their readers.
 
-    The index is that without them; None: there is no such place.
+    The index is that in the block without them; None: there is no such place.
     """
     ids = {id(op) for op in ops}
     reads = {name for op in ops for name in op.input_arg_names}

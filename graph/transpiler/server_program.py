@@ -50,7 +50,7 @@ class ServerProgram:
     """The parts of a server's program.
 
     Raises:
-        InvalidValue: the program has no ``listen_and_serv``, or one that names blocks that it does not have.
+        InvalidValue: the program has no ``listen_and_serv``, or lacks a block that this op names.
     """
 
     def __init__(self, program: Program) -> None:

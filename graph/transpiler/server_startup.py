@@ -64,7 +64,7 @@ def _shards_here(trained: list[Trained], endpoint: str) -> dict[str, list[Shard]
 def _state_here(
     server: Program, trained: list[Trained], endpoint: str
 ) -> dict[str, list[tuple[str, Shard | None]]]:
-    """Return, by the name that a program has for it, the state that a server keeps, and of which shard."""
+    """Return a server's state by its name in the trainer's program: its name here, and its shard."""
     block = server.global_block()
     state: dict[str, list[tuple[str, Shard | None]]] = {}
     shards = {

@@ -65,7 +65,7 @@ def values_of(value: Any, argument: str, kind: str, limit: Limit = ANY) -> Varia
 
 
 def broadcast(first: tuple[int, ...], second: tuple[int, ...], kind: str) -> tuple[int, ...]:
-    """Return the shape of both parameters; a size that is not known is one that is, unless that is 1.
+    """Return the shape of both parameters; an unknown size becomes the other's, unless that is 1.
 
     Raises:
         InvalidValue: they do not fit.

@@ -25,7 +25,7 @@ def repr_var(var: Variable) -> str:
 
 
 def repr_op(op: Operator) -> str:
-    """Return an op as one line: what it writes, its type, what it reads, its attributes."""
+    """Return an op as one line: results, type, operands, attributes."""
 
     def names(arguments: list[str]) -> str:
         return arguments[0] if len(arguments) == 1 else str(arguments)

@@ -1,4 +1,4 @@
-"""``fluid.wrapped_decorator``: decorators that keep what they decorate looking as it does."""
+"""``fluid.wrapped_decorator``: decorators that keep the name, signature and documentation of a function."""
 
 from __future__ import annotations
 

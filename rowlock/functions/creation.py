@@ -85,7 +85,7 @@ def full_like(x: Variable, fill_value: Any, dtype: Any = None, name: str | None 
     """A tensor of one value in the shape of ``x``."""
     kind = None if dtype is None else int(to_var_type(dtype))
     attrs = {"value": float(_from_text(fill_value, "full_like")), "dtype": kind}
-    return LayerHelper("full_like", name).layers("fill_any_like", "Out", "Out", x=x, **attrs)[0]
+    return LayerHelper("full_like", name).constant_layers("fill_any_like", "Out", x=x, **attrs)[0]
 
 
 def ones_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:

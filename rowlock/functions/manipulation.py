@@ -137,7 +137,7 @@ def flip(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Var
 
 
 def roll(x: Variable, shifts: Any, axis: Any = None, name: str | None = None) -> Variable:
-    """The elements moved along ``axis``; those that leave at one end come in at the other.
+    """The elements rotated along ``axis``: past the end they continue at the front.
 
     Raises:
         InvalidValue: ``shifts`` and ``axis`` differ in length.

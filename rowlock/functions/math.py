@@ -10,7 +10,7 @@ import numpy as np
 
 from ..graph.layers import activations, binary, matrices, operators, picks, products, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import Floats, integer, number
+from ..graph.layers.arguments import Floats, integer, number, of_family
 from ..graph.layers.helper import layer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -29,21 +29,18 @@ def alike(x: Variable, y: Variable) -> tuple[Variable, Variable]:
     return (x, layers.cast(y, kind)) if x.dtype == kind else (layers.cast(x, kind), y)
 
 
-def _two(op_type: str, name: str, text: str) -> Callable[..., Variable]:
-    def function(x: Variable, y: Variable, name: str | None = None) -> Variable:
-        layer: Callable[..., Variable] = getattr(binary, op_type)
-        return layer(*alike(x, y), name=name)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = text
-    return function
+def _two(
+    compute: Callable[..., Variable], x: Variable, y: Variable, name: str | None = None
+) -> Variable:
+    return compute(*alike(x, y), name=name)
 
 
-add = _two("elementwise_add", "add", "x + y, broadcast from the last dimension.")
-subtract = _two("elementwise_sub", "subtract", "x - y.")
-multiply = _two("elementwise_mul", "multiply", "x * y.")
-maximum = _two("elementwise_max", "maximum", "The larger of x and y.")
-minimum = _two("elementwise_min", "minimum", "The smaller of x and y.")
+_SUM = "x + y, broadcast from the last dimension."
+add = of_family(_two, binary.elementwise_add, "add", _SUM)
+subtract = of_family(_two, binary.elementwise_sub, "subtract", "x - y.")
+multiply = of_family(_two, binary.elementwise_mul, "multiply", "x * y.")
+maximum = of_family(_two, binary.elementwise_max, "maximum", "The larger of x and y.")
+minimum = of_family(_two, binary.elementwise_min, "minimum", "The smaller of x and y.")
 
 
 def divide(
@@ -357,42 +354,74 @@ def floats(x: Variable) -> Variable:
     return layers.cast(x, "float32") if x.dtype in INTEGERS else x
 
 
-def _of_floats(op_type: str, text: str) -> Callable[..., Variable]:
-    def function(x: Variable, name: str | None = None) -> Variable:
-        layer: Callable[..., Variable] = getattr(unary, op_type)
-        return layer(floats(x), name=name)
-
-    function.__name__ = function.__qualname__ = op_type
-    function.__doc__ = f"{text} Integers become float32."
-    return function
+def _of_floats(compute: Callable[..., Variable], x: Variable, name: str | None = None) -> Variable:
+    return compute(floats(x), name=name)
 
 
-acos = _of_floats("acos", "The angle in [0, pi] whose cosine is x.")
-acosh = _of_floats("acosh", "log(x + sqrt(x^2 - 1)).")
-asin = _of_floats("asin", "The angle in [-pi/2, pi/2] whose sine is x.")
-asinh = _of_floats("asinh", "log(x + sqrt(x^2 + 1)).")
-atan = _of_floats("atan", "The angle in (-pi/2, pi/2) whose tangent is x.")
-atanh = _of_floats("atanh", "log((1 + x) / (1 - x)) / 2.")
-cosh = _of_floats("cosh", "(exp(x) + exp(-x)) / 2.")
-digamma = _of_floats("digamma", "The derivative of log |Gamma(x)|.")
-expm1 = _of_floats("expm1", "exp(x) - 1, exact near 0.")
-lgamma = _of_floats("lgamma", "log |Gamma(x)|.")
-log1p = _of_floats("log1p", "log(1 + x), exact near 0.")
-log2 = _of_floats("log2", "The logarithm to base 2.")
-log10 = _of_floats("log10", "The logarithm to base 10.")
-sinh = _of_floats("sinh", "(exp(x) - exp(-x)) / 2.")
-tan = _of_floats("tan", "sin(x) / cos(x).")
+acos = of_family(
+    _of_floats,
+    unary.acos,
+    "acos",
+    "The angle in [0, pi] whose cosine is x. Integers become float32.",
+)
+acosh = of_family(
+    _of_floats, unary.acosh, "acosh", "log(x + sqrt(x^2 - 1)). Integers become float32."
+)
+asin = of_family(
+    _of_floats,
+    unary.asin,
+    "asin",
+    "The angle in [-pi/2, pi/2] whose sine is x. Integers become float32.",
+)
+asinh = of_family(
+    _of_floats, unary.asinh, "asinh", "log(x + sqrt(x^2 + 1)). Integers become float32."
+)
+atan = of_family(
+    _of_floats,
+    unary.atan,
+    "atan",
+    "The angle in (-pi/2, pi/2) whose tangent is x. Integers become float32.",
+)
+atanh = of_family(
+    _of_floats, unary.atanh, "atanh", "log((1 + x) / (1 - x)) / 2. Integers become float32."
+)
+cosh = of_family(_of_floats, unary.cosh, "cosh", "(exp(x) + exp(-x)) / 2. Integers become float32.")
+digamma = of_family(
+    _of_floats,
+    unary.digamma,
+    "digamma",
+    "The derivative of log |Gamma(x)|. Integers become float32.",
+)
+expm1 = of_family(
+    _of_floats, unary.expm1, "expm1", "exp(x) - 1, exact near 0. Integers become float32."
+)
+lgamma = of_family(_of_floats, unary.lgamma, "lgamma", "log |Gamma(x)|. Integers become float32.")
+log1p = of_family(
+    _of_floats, unary.log1p, "log1p", "log(1 + x), exact near 0. Integers become float32."
+)
+log2 = of_family(
+    _of_floats, unary.log2, "log2", "The logarithm to base 2. Integers become float32."
+)
+log10 = of_family(
+    _of_floats, unary.log10, "log10", "The logarithm to base 10. Integers become float32."
+)
+sinh = of_family(_of_floats, unary.sinh, "sinh", "(exp(x) - exp(-x)) / 2. Integers become float32.")
+tan = of_family(_of_floats, unary.tan, "tan", "sin(x) / cos(x). Integers become float32.")
 
 
-cos = _of_floats("cos", "The cosine.")
-exp = _of_floats("exp", "e to the power x.")
-log = _of_floats("log", "The natural logarithm.")
-reciprocal = _of_floats("reciprocal", "1 / x.")
-rsqrt = _of_floats("rsqrt", "1 / sqrt(x).")
-sigmoid = _of_floats("sigmoid", "1 / (1 + exp(-x)).")
-sin = _of_floats("sin", "The sine.")
-sqrt = _of_floats("sqrt", "The square root.")
-tanh = _of_floats("tanh", "The hyperbolic tangent.")
+cos = of_family(_of_floats, unary.cos, "cos", "The cosine. Integers become float32.")
+exp = of_family(_of_floats, unary.exp, "exp", "e to the power x. Integers become float32.")
+log = of_family(_of_floats, unary.log, "log", "The natural logarithm. Integers become float32.")
+reciprocal = of_family(
+    _of_floats, unary.reciprocal, "reciprocal", "1 / x. Integers become float32."
+)
+rsqrt = of_family(_of_floats, unary.rsqrt, "rsqrt", "1 / sqrt(x). Integers become float32.")
+sigmoid = of_family(
+    _of_floats, unary.sigmoid, "sigmoid", "1 / (1 + exp(-x)). Integers become float32."
+)
+sin = of_family(_of_floats, unary.sin, "sin", "The sine. Integers become float32.")
+sqrt = of_family(_of_floats, unary.sqrt, "sqrt", "The square root. Integers become float32.")
+tanh = of_family(_of_floats, unary.tanh, "tanh", "The hyperbolic tangent. Integers become float32.")
 
 
 def erf(x: Variable, name: str | None = None) -> Variable:

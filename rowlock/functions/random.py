@@ -187,9 +187,8 @@ def drawn(
     return numbers
 
 
-_TRIES = (
-    16  # of which each is taken with a probability above 0.7: one in 2e8 draws is the ``default``
-)
+# Each try is taken with a probability above 0.7: one in 2e8 draws is the ``default``.
+_TRIES = 16
 
 
 def _first(is_taken: Variable, values: Variable, default: Variable) -> Variable:
@@ -229,10 +228,8 @@ def _hat(like: Variable, a: Variable, b: Variable, function: str) -> tuple[Varia
     return (a * 2.0 / near + b) * side, level - unary.log(a / unary.square(near) + b)
 
 
-_FEW, _ARRIVALS = (
-    10.0,
-    48,
-)  # below this mean events are counted; for more there is a chance of 1e-15
+_FEW = 10.0  # below this mean, events are counted
+_ARRIVALS = 48  # events that are counted at most; for more there is a chance of 1e-15
 
 
 def _counted(waits: Variable, until: Variable) -> Variable:

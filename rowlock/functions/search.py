@@ -20,46 +20,38 @@ from .creation import constant, full_like
 from .signatures import reordered
 
 
-def _compared(op_type: str) -> Callable[..., Variable]:
-    def function(x: Variable, y: Any, name: str | None = None) -> Variable:
-        if not isinstance(y, Variable):
-            if not isinstance(y, (bool, int, float, np.number)):
-                raise InvalidType(f"{op_type}: y must be a Variable or a number, got {y!r}.")
-            y = constant(y, x.dtype)
-        compare: Callable[..., Variable] = getattr(binary, op_type)
-        return compare(*functions.alike(x, y))
-
-    function.__name__ = function.__qualname__ = op_type
-    function.__doc__ = f"``{op_type}``, element by element."
-    return function
+def _compared(op_type: str, x: Variable, y: Any, name: str | None = None) -> Variable:
+    """``{name}``, element by element."""
+    if not isinstance(y, Variable):
+        if not isinstance(y, (bool, int, float, np.number)):
+            raise InvalidType(f"{op_type}: y must be a Variable or a number, got {y!r}.")
+        y = constant(y, x.dtype)
+    compare: Callable[..., Variable] = getattr(binary, op_type)
+    return compare(*functions.alike(x, y))
 
 
-less_than = _compared("less_than")
-less_equal = _compared("less_equal")
-greater_than = _compared("greater_than")
-greater_equal = _compared("greater_equal")
-equal = _compared("equal")
-not_equal = _compared("not_equal")
+less_than = of_family(_compared, "less_than")
+less_equal = of_family(_compared, "less_equal")
+greater_than = of_family(_compared, "greater_than")
+greater_equal = of_family(_compared, "greater_equal")
+equal = of_family(_compared, "equal")
+not_equal = of_family(_compared, "not_equal")
 
 
-def _logical(op_type: str) -> Callable[..., Variable]:
-    def function(
-        x: Variable, y: Variable, name: str | None = None, *, out: Variable | None = None
-    ) -> Variable:
-        left, right = functions.truth(x), functions.truth(y)
-        if left.shape != right.shape:  # the ops of logic do not broadcast
-            return layer(op_type.replace("logical", "bitwise"), x=left, y=right, out=out)
-        logical: Callable[..., Variable] = getattr(binary, op_type)
-        return logical(left, right, out, name)
-
-    function.__name__ = function.__qualname__ = op_type
-    function.__doc__ = f"``{op_type}``; what is not zero counts as true."
-    return function
+def _logical(
+    op_type: str, x: Variable, y: Variable, name: str | None = None, *, out: Variable | None = None
+) -> Variable:
+    """``{name}``; what is not zero counts as true."""
+    left, right = functions.truth(x), functions.truth(y)
+    if left.shape != right.shape:  # the ops of logic do not broadcast
+        return layer(op_type.replace("logical", "bitwise"), x=left, y=right, out=out)
+    logical: Callable[..., Variable] = getattr(binary, op_type)
+    return logical(left, right, out, name)
 
 
-logical_and = _logical("logical_and")
-logical_or = _logical("logical_or")
-logical_xor = _logical("logical_xor")
+logical_and = of_family(_logical, "logical_and")
+logical_or = of_family(_logical, "logical_or")
+logical_xor = of_family(_logical, "logical_xor")
 
 
 def logical_not(x: Variable, name: str | None = None, *, out: Variable | None = None) -> Variable:
@@ -132,7 +124,7 @@ def unique(
     if axis is None and x.ndim != 1:
         x = layers.reshape(x, [-1])
     slots = "Out Indices Index Counts"
-    elements, *others = helper.layers("unique", slots, slots, x=x, **attrs)
+    elements, *others = helper.constant_layers("unique", slots, x=x, **attrs)
     options = zip(others, (return_index, return_inverse, return_counts), strict=True)
     results = [elements, *(result for result, is_wanted in options if is_wanted)]
     return results[0] if len(results) == 1 else tuple(results)

@@ -408,9 +408,8 @@ def pad(
         return tensors.pad2d(x, sides, word, value, "NHWC" if last else "NCHW", name)
     if last:
         x = layers.transpose(x, [0, rank - 1, *range(1, rank - 1)])
-    for axis, (before, after) in enumerate(
-        pairs, 2
-    ):  # the height of images, as wide as what follows
+    # A dimension is the height of images, as wide as what follows.
+    for axis, (before, after) in enumerate(pairs, 2):
         sizes = tuple(x.shape or ())
         size, rest = sizes[axis], sizes[axis + 1 :]
         images = layers.reshape(x, [0, -1, size, product(rest)])

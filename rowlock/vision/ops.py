@@ -18,7 +18,7 @@ from ..graph.layers import detection, proposals, sequence
 from ..graph.layers import shape as layers
 from ..graph.layers.arguments import check_integers
 from ..graph.layers.conv import several
-from ..graph.layers.helper import LayerHelper, layer
+from ..graph.layers.helper import constant_layers, layer
 from ..graph.layers.initializer import NormalInitializer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -389,11 +389,10 @@ def generate_proposals(
     """
     unscaled = layers.ones_like(img_size[:, :1])
     im_info = layers.concat([img_size, unscaled], 1)
-    results = "RpnRois RpnRoiProbs RpnRoisLod"
-    rois, probs, ends = LayerHelper("generate_proposals", name).layers(
+    rois, probs, ends = constant_layers(
         "generate_proposals",
-        results,
-        results,
+        name,
+        "RpnRois RpnRoiProbs RpnRoisLod",
         scores=scores,
         bbox_deltas=bbox_deltas,
         im_info=im_info,

@@ -110,7 +110,7 @@ def _column_op(program: Program, kind: str, source: str, target: str, column: in
 
 
 def feed_and_fetch_names(program: Program, label: str) -> tuple[list[str], list[str]]:
-    """Return the names that a loaded program feeds, and those that it fetches, by column.
+    """Return the feeds and the fetches of a loaded program, in the order of their columns.
 
     Raises:
         DamagedFile: columns are missing or named twice.

@@ -160,8 +160,8 @@ class ModelAverage(_Averages, Optimizer):
     """The mean of a parameter over a window of the last steps.
 
     A window ends when it has ``min_average_window`` steps, and ``max_average_window`` or as many as
-    ``average_window_rate`` times all steps; applied is the mean over the last one that ended and the one that
-    runs. Make it behind ``minimize``: it appends to the default main program, for all parameters but those with
+    ``average_window_rate`` times all steps; the applied mean covers the last complete window and the current
+    one. Make it behind ``minimize``: it appends to the default main program, for all parameters but those with
     ``do_model_average=False``, or for the ``parameters`` given.
 
     Raises:

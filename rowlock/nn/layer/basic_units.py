@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import dataclass
 from typing import Any
 
 from ...graph.layers import binary, shape, tensors, unary
@@ -156,10 +157,10 @@ def basic_gru(
     def unit(scope: str, weight: Any, bias: Any) -> BasicGRUUnit:
         return BasicGRUUnit(scope, hidden_size, weight, bias, gate_activation, activation, dtype)
 
-    settings = (hidden_size, num_layers, sequence_length, dropout_prob, bidirectional, batch_first)
     units = _units(unit, name, num_layers, bidirectional, param_attr, bias_attr)
-    output, last = _layers(input, [init_hidden], units, *settings, "downgrade_in_infer")
-    return output, last[0]
+    net = _Net(units, hidden_size, dropout_prob, "downgrade_in_infer")
+    output, (hidden,) = net.run(input, [init_hidden], sequence_length, batch_first)
+    return output, hidden
 
 
 def basic_lstm(
@@ -187,10 +188,10 @@ def basic_lstm(
             scope, hidden_size, weight, bias, gate_activation, activation, forget_bias, dtype
         )
 
-    settings = (hidden_size, num_layers, sequence_length, dropout_prob, bidirectional, batch_first)
     units = _units(unit, name, num_layers, bidirectional, param_attr, bias_attr)
-    output, last = _layers(input, [init_hidden, init_cell], units, *settings, "upscale_in_train")
-    return output, last[0], last[1]
+    net = _Net(units, hidden_size, dropout_prob, "upscale_in_train")
+    output, (hidden, cell) = net.run(input, [init_hidden, init_cell], sequence_length, batch_first)
+    return output, hidden, cell
 
 
 def _units(
@@ -216,46 +217,72 @@ def _units(
     ]
 
 
-def _layers(
-    input: Variable,
-    initial: Sequence[Variable | None],
-    units: Sequence[Sequence[_Unit]],
-    hidden_size: int,
-    num_layers: int,
-    sequence_length: Variable | None,
-    dropout_prob: float,
-    bidirectional: bool,
-    batch_first: bool,
-    dropout_implementation: str,
-) -> tuple[Variable, list[Variable]]:
-    """Run the units of each direction; return the outputs, and the last of each kind of state."""
-    directions = len(units)
-    if batch_first:
-        input = shape.transpose(input, [1, 0, 2])
-    mask = None if sequence_length is None else length_mask(sequence_length, input, "float32")
-    sizes = [num_layers, directions, -1, hidden_size]
-    starts = [None if state is None else shape.reshape(state, sizes) for state in initial]
+@dataclass(frozen=True)
+class _Net:
+    """Layers of units over a sequence, in one direction or in both.
+
+    ``units``: by direction, forward first, those of each layer.
+    """
+
+    units: Sequence[Sequence[_Unit]]
+    hidden_size: int
+    dropout_prob: float
+    dropout_implementation: str
 
     def run(
-        sequence: Variable, mask: Variable | None, direction: int
+        self,
+        input: Variable,
+        initial: Sequence[Variable | None],
+        sequence_length: Variable | None,
+        batch_first: bool,
     ) -> tuple[Variable, list[Variable]]:
-        net = StaticRNN()
+        """Return the outputs, and the last of each kind of state, which begin as ``initial`` (None: zeros)."""
+        if batch_first:
+            input = shape.transpose(input, [1, 0, 2])
+        mask = None if sequence_length is None else length_mask(sequence_length, input, "float32")
+        directions, num_layers = len(self.units), len(self.units[0])
+        sizes = [num_layers, directions, -1, self.hidden_size]
+        starts = [None if state is None else shape.reshape(state, sizes) for state in initial]
+        output, ends = self._run(0, input, mask, starts)
+        if directions > 1:
+            backward = tensors.reverse(input, axis=[0])
+            mask = None if mask is None else tensors.reverse(mask, axis=[0])
+            backward_output, backward_ends = self._run(1, backward, mask, starts)
+            backward_output = tensors.reverse(backward_output, axis=[0])
+            output = shape.concat([output, backward_output], axis=2)
+            sizes = [num_layers * directions, -1, self.hidden_size]
+            ends = [
+                shape.reshape(shape.concat(pair, axis=1), sizes)
+                for pair in zip(ends, backward_ends, strict=True)
+            ]
+        return shape.transpose(output, [1, 0, 2]) if batch_first else output, ends
+
+    def _run(
+        self,
+        direction: int,
+        sequence: Variable,
+        mask: Variable | None,
+        starts: Sequence[Variable | None],
+    ) -> tuple[Variable, list[Variable]]:
+        """Run the layers of one direction over a sequence [T, N, D], as :meth:`run`."""
+        units, kinds = self.units[direction], len(starts)
         firsts = [
             [None if start is None else start[i, direction] for start in starts]
-            for i in range(num_layers)
+            for i in range(len(units))
         ]
+        net = StaticRNN()
         with net.step():
             now = net.step_input(sequence)
             step_mask = None if mask is None else net.step_input(mask)
-            for i, unit in enumerate(units[direction]):
+            for unit, unit_firsts in zip(units, firsts, strict=True):
                 before = [
-                    net.memory(shape=[-1, hidden_size], batch_ref=sequence)
+                    net.memory(shape=[-1, self.hidden_size], batch_ref=sequence)
                     if first is None
                     else net.memory(init=first)
-                    for first in firsts[i]
+                    for first in unit_firsts
                 ]
-                after = unit(now, *before)
-                after = list(after) if isinstance(after, tuple) else [after]
+                states = unit(now, *before)
+                after = list(states) if isinstance(states, tuple) else [states]
                 if step_mask is not None:
                     pairs = zip(before, after, strict=True)
                     after = [masked(old, new, step_mask) for old, new in pairs]
@@ -263,30 +290,13 @@ def _layers(
                     net.update_memory(old, new)
                 net.output(*after)
                 now = after[0]
-                if dropout_prob:
-                    now = unary.dropout(
-                        now, dropout_prob, dropout_implementation=dropout_implementation
-                    )
+                if self.dropout_prob:
+                    way = self.dropout_implementation
+                    now = unary.dropout(now, self.dropout_prob, dropout_implementation=way)
             net.step_output(now)
-        *states, output = net()
-        ends = [state[-1] for state in states]
-        kinds = [ends[kind :: len(starts)] for kind in range(len(starts))]
-        sizes = [num_layers, -1, hidden_size]
-        return output, [shape.reshape(shape.concat(kind, axis=0), sizes) for kind in kinds]
-
-    output, last = run(input, mask, 0)
-    if bidirectional:
-        reverse_mask = None
-        reverse_input = tensors.reverse(input, axis=[0])
-        if mask is not None:
-            reverse_mask = tensors.reverse(mask, axis=[0])
-        reverse_output, reverse_last = run(reverse_input, reverse_mask, 1)
-        reverse_output = tensors.reverse(reverse_output, axis=[0])
-        output = shape.concat([output, reverse_output], axis=2)
-        last = [
-            shape.reshape(
-                shape.concat([one, other], axis=1), [num_layers * directions, -1, hidden_size]
-            )
-            for one, other in zip(last, reverse_last, strict=True)
+        *sequences, output = net()
+        ends = [states[-1] for states in sequences]
+        sizes = [len(units), -1, self.hidden_size]
+        return output, [
+            shape.reshape(shape.concat(ends[kind::kinds], axis=0), sizes) for kind in range(kinds)
         ]
-    return shape.transpose(output, [1, 0, 2]) if batch_first else output, last

@@ -261,7 +261,7 @@ class _Stack(Layer):
 
 
 class TransformerEncoder(_Stack):
-    """``num_layers`` encoder layers: the one that is given, and others made as it was; then ``norm``."""
+    """``num_layers`` encoder layers, ``encoder_layer`` and others with its arguments; then ``norm``."""
 
     def __init__(
         self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: LayerNorm | None = None
@@ -278,7 +278,7 @@ class TransformerEncoder(_Stack):
 
 
 class TransformerDecoder(_Stack):
-    """``num_layers`` decoder layers: the one that is given, and others made as it was; then ``norm``."""
+    """``num_layers`` decoder layers, ``decoder_layer`` and others with its arguments; then ``norm``."""
 
     def __init__(
         self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: LayerNorm | None = None
