@@ -12,9 +12,9 @@ import numpy as np
 import rowlock.fluid as fluid
 from rowlock.executor.gang.delivery import GangChanged
 from rowlock.executor.replica.orders import Inventory
-from rowlock.strategies.build import BuildStrategy, GradientScaleStrategy, ReduceStrategy
-from rowlock.strategies.execution import ExecutionStrategy
+from rowlock.strategies.build import GradientScaleStrategy, ReduceStrategy
 from tests.contract.nets import OPTIMIZERS
+from tests.programs import on_places
 
 ROWS, WIDTH = 12, 6
 
@@ -33,11 +33,8 @@ class Model:
             self.loss, self.fetches = kind.net()
         self.exe = fluid.Executor(kind.on(1)[0])
         self.start()
-        self.program = fluid.CompiledProgram(self.main).with_data_parallel(
-            loss_name=self.loss.name,
-            places=kind.on(kind.places),
-            build_strategy=BuildStrategy(**kind.build),
-            exec_strategy=ExecutionStrategy(**kind.execution),
+        self.program = on_places(
+            self.main, kind.on(kind.places), self.loss, build=kind.build, execution=kind.execution
         )
 
     def start(self) -> None:

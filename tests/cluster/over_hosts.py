@@ -23,6 +23,7 @@ from rowlock.executor.plan import emission
 from rowlock.executor.plan.run import MEASURED_STEPS
 from rowlock.strategies.errors import CollectiveError
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
+from tests.programs import on_places
 
 SELF = "tests.cluster.over_hosts"  # whose __name__ is __main__
 PLACES = 2
@@ -76,9 +77,7 @@ class WideNet:
             fluid.optimizer.SGD(0.1).minimize(self.loss)
         self.exe = fluid.Executor()
         self.exe.run(startup, scope=self.scope)
-        self.program = fluid.CompiledProgram(self.main).with_data_parallel(
-            loss_name=self.loss.name, places=fluid.cpu_places(PLACES)
-        )
+        self.program = on_places(self.main, PLACES, self.loss)
         self.feed = {"x": np.random.default_rng(0).random((self.ROWS, 1), "float32")}
 
     def step(self) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 import rowlock.fluid as fluid
-from rowlock.strategies.build import BuildStrategy
-from rowlock.strategies.execution import ExecutionStrategy
+from tests.programs import on_places
 
 Optimizers = Mapping[str, Callable[..., Any]]
 OPTIMIZERS: Optimizers = {
@@ -74,11 +73,12 @@ class Net:
         """
         program = self.main if program is None else program
         trains = program is self.main
-        return fluid.CompiledProgram(program).with_data_parallel(
-            loss_name=self.loss.name if trains else None,
-            places=fluid.cpu_places(first + places)[first:],
-            build_strategy=BuildStrategy(**(build or {})),
-            exec_strategy=ExecutionStrategy(**(execution or {})),
+        return on_places(
+            program,
+            fluid.cpu_places(first + places)[first:],
+            self.loss.name if trains else None,
+            build=build or {},
+            execution=execution or {},
             **settings,
         )
 

@@ -12,8 +12,9 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.strategies.build import BuildStrategy, ReduceStrategy
+from rowlock.strategies.build import ReduceStrategy
 from tests.conftest import product
+from tests.programs import on_places, own_programs
 from tests.reference import around_optimizers as programs
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "around_optimizers.json"
@@ -45,9 +46,7 @@ class Run:
                 tensor.set(programs.initial()[name], fluid.CPUPlace())
         self.program: Any = self.main
         if build is not None:
-            self.program = fluid.CompiledProgram(self.main).with_data_parallel(
-                self.loss.name, BuildStrategy(**build), places=fluid.cpu_places(2)
-            )
+            self.program = on_places(self.main, 2, self.loss, build=build)
 
     def step(self, feed: dict[str, np.ndarray]) -> float:
         losses = self.exe.run(self.program, feed, [self.loss], scope=self.scope)[0]
@@ -129,8 +128,7 @@ def test_two_places_take_the_same_steps(case: str, how: str, threads: None) -> N
 def test_a_second_optimizer_differentiates_at_the_weights_that_the_first_one_left(
     build: dict[str, Any] | None, threads: None
 ) -> None:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         y = fluid.data("x", [None, 1])
         for name, value in (("w1", 0.5), ("w2", 0.2)):
             start = fluid.initializer.Constant(value)
@@ -141,9 +139,7 @@ def test_a_second_optimizer_differentiates_at_the_weights_that_the_first_one_lef
     exe, program, scope = fluid.Executor(fluid.CPUPlace()), main, fluid.Scope()
     exe.run(startup, scope=scope)
     if build is not None:
-        program = fluid.CompiledProgram(main).with_data_parallel(
-            loss.name, BuildStrategy(**build), places=fluid.cpu_places(2)
-        )
+        program = on_places(main, 2, loss, build=build)
     exe.run(program, {"x": np.full((2, 1), 3.0, "f4")}, scope=scope)
     w1, w2 = (np.array(scope.find_var(name).get_tensor()).item() for name in ("w1", "w2"))
     between = 0.2 - 0.1 * (3 * 0.5)  # w2, which the second gradient of w1 reads
@@ -183,9 +179,7 @@ class Deep:
         exe.run(self.startup, scope=self.scope)
         self.program: Any = self.main
         if places:
-            self.program = fluid.CompiledProgram(self.main).with_data_parallel(
-                self.loss.name, BuildStrategy(**build), places=fluid.cpu_places(places)
-            )
+            self.program = on_places(self.main, places, self.loss, build=build)
         draw = np.random.RandomState(3)
         for _ in range(steps):
             feed = {
@@ -296,8 +290,7 @@ def test_weights_look_ahead_in_mixed_precision(threads: None) -> None:
 
 
 def test_averages_of_float16_parameters_are_float32() -> None:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         w = fluid.layers.create_parameter(
             [4], "float16", "w", default_initializer=fluid.initializer.Constant(1.0)
         )
@@ -377,8 +370,7 @@ def test_what_cannot_work_is_refused(
 
 
 def test_a_rate_that_a_program_puts_in_the_optimizer_is_the_one_that_updates_take() -> None:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         loss = fluid.layers.reduce_sum(fluid.layers.create_parameter([1], "float32", name="w"))
         optimizer = fluid.optimizer.SGD(0.5)
         rate = fluid.layers.create_global_var([1], 0.25, "float32", True, name="scheduled")

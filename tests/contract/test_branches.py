@@ -13,6 +13,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
+from tests.programs import on_places, own_programs
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "branches.json"
 CASES: dict[str, Any] = json.loads(REFERENCE.read_text())
@@ -50,9 +51,7 @@ def test_branches_on_two_places(name: str) -> None:
     exe = fluid.Executor(fluid.CPUPlace())
     exe.run(load(name, "startup"))
     with rowlock.cluster(launcher="threads"):
-        compiled = fluid.CompiledProgram(program).with_data_parallel(
-            loss_name=loss, places=fluid.cpu_places(2)
-        )
+        compiled = on_places(program, 2, loss)
         for step, (reference, scheduled) in enumerate(CASES[name]["steps"]):
             losses, rates = exe.run(compiled, feed=feeds(step), fetch_list=[loss, rate])
             np.testing.assert_allclose(np.mean(losses), reference, rtol=1e-5, atol=1e-6)
@@ -84,8 +83,7 @@ def switched(x: Any, condition: Any) -> Any:
 
 @pytest.mark.parametrize("branch", [chosen, switched])
 def test_what_has_the_sequences_of_one_value_on_both_sides_keeps_them(branch: Any) -> None:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.data("x", [None, 1], lod_level=1)
         bound = fluid.data("bound", [1])
         value = branch(x, fluid.layers.less_than(fluid.layers.reduce_sum(x), bound))

@@ -16,6 +16,7 @@ from rowlock.executor.simulated.simulated import COUNT
 from rowlock.strategies.build import BuildStrategy
 from tests.conftest import draws, one_in
 from tests.contract.conftest import need_gpus
+from tests.programs import on_places
 
 Arrays = list[np.ndarray]
 guard, layers = fluid.device_guard, fluid.layers
@@ -354,9 +355,7 @@ def test_pinned_places_hold_data_and_compute_nothing(monkeypatch: pytest.MonkeyP
             (result,) = net.exe.run(net.main, feed=fed, fetch_list=["x"], scope=net.scope)
             np.testing.assert_array_equal(result, np.array(tensor))
     with pytest.raises(ValueError, match="nothing computes on CUDAPinnedPlace"):
-        fluid.CompiledProgram(net.main).with_data_parallel(
-            loss_name=net.fetches[0].name, places=[fluid.CUDAPinnedPlace()]
-        )
+        on_places(net.main, [fluid.CUDAPinnedPlace()], net.fetches[0])
     with pytest.raises(TypeError, match="a place such as CPUPlace"):
         fluid.Executor(fluid.CUDAPinnedPlace())  # type: ignore[arg-type]
 

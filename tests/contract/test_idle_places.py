@@ -11,6 +11,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.replica.loaded import LoadedProgram
+from tests.programs import on_places
 
 from ..conftest import lasting
 from .test_recovery import kill, kill_within, quiet
@@ -60,9 +61,7 @@ class Sequences:
         exe = fluid.Executor(fluid.CPUPlace())
         with fluid.scope_guard(fluid.Scope()):
             exe.run(self.startup)
-            program: Any = fluid.CompiledProgram(self.main).with_data_parallel(
-                self.loss.name, build, places=fluid.cpu_places(2)
-            )
+            program: Any = on_places(self.main, 2, self.loss, build=build)
             for step, count in enumerate(SEQUENCES):
                 lengths = draw.integers(1, 5, count).tolist()
                 words = draw.integers(0, 20, (sum(lengths), 1))

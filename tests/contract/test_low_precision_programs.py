@@ -13,6 +13,7 @@ import rowlock.fluid as fluid
 from rowlock.strategies.errors import FeedError
 from rowlock.strategies.types import BFLOAT16, VarType
 from tests.conftest import product
+from tests.programs import own_programs
 
 from .test_switches import OFF, ON, REDUCE, Trained, trained
 
@@ -203,8 +204,8 @@ def test_initializers_fill_low_precision(dtype: str) -> None:
 
 @low_types
 def test_the_scope_holds_low_precision(dtype: str) -> None:
-    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    scope = fluid.Scope()
+    with own_programs() as (main, startup):
         w = L.create_parameter([2], dtype, name="w")
         out = L.assign(np.array([1.0, 2.0], dtype)) + w
     exe = fluid.Executor(fluid.CPUPlace())

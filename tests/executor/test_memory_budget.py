@@ -17,6 +17,7 @@ from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import EnforceNotMet, ResourceExhausted
 from rowlock.strategies.execution import ExecutionStrategy
 from tests.conftest import product
+from tests.programs import on_places
 from tests.reference import models
 
 L = fluid.layers
@@ -30,11 +31,12 @@ FLAGS: list[dict[str, Any]] = [
 
 
 def compiled(main: Any, loss: Any, places: int = 2, **flags: Any) -> fluid.CompiledProgram:
-    return fluid.CompiledProgram(main).with_data_parallel(
-        loss_name=loss.name,
-        places=fluid.cpu_places(places),
-        build_strategy=BuildStrategy(**flags),
-        exec_strategy=ExecutionStrategy(num_threads=1, num_iteration_per_drop_scope=100),
+    return on_places(
+        main,
+        places,
+        loss,
+        build=flags,
+        execution=ExecutionStrategy(num_threads=1, num_iteration_per_drop_scope=100),
     )
 
 

@@ -23,6 +23,7 @@ from rowlock.strategies.errors import ExecutionError, InvalidValue
 from rowlock.strategies.types import to_var_type
 from tests.conftest import one_in, one_of_each
 from tests.ops import harness
+from tests.programs import on_places, own_programs
 from tests.reference import models
 
 needs_jax = pytest.mark.skipif(
@@ -40,11 +41,7 @@ def trained(name: str, places: int = 2, **build: Any) -> tuple[dict[str, Any], A
     with fluid.scope_guard(fluid.Scope()), rowlock.cluster(launcher="threads"):
         exe.run(model.startup)
         models.set_initial_values(model.main, fluid.global_scope(), place)
-        program = fluid.CompiledProgram(model.main).with_data_parallel(
-            loss_name=model.loss.name,
-            places=fluid.cpu_places(places),
-            build_strategy=BuildStrategy(**build),
-        )
+        program = on_places(model.main, places, model.loss, build=build)
         losses = [
             exe.run(program, models.feed(name, step), [model.loss, *model.fetches.values()])
             for step in range(STEPS)
@@ -83,9 +80,8 @@ def test_a_region_may_use_what_lasts_before_the_vote() -> None:
     """Statistics of a frozen batch norm, and classes' weights that an op returns as they are."""
     results = []
     for build in ({}, {"build_cinn_pass": True}):
-        main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        main.random_seed = startup.random_seed = 3
-        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        scope = fluid.Scope()
+        with own_programs(3) as (main, startup):
             x, label = fluid.data("x", [None, 4]), fluid.data("label", [None, 1], "int64")
             h = fluid.layers.batch_norm(fluid.layers.fc(x, 4), act="relu", use_global_stats=True)
             loss = fluid.layers.mean(fluid.layers.hsigmoid(h, label, 6))
@@ -95,9 +91,7 @@ def test_a_region_may_use_what_lasts_before_the_vote() -> None:
         feed = {"x": np.random.default_rng(0).random((6, 4), "float32")}
         feed["label"] = np.arange(6).reshape(6, 1)
         with rowlock.cluster(launcher="threads"):
-            program = fluid.CompiledProgram(main).with_data_parallel(
-                loss.name, BuildStrategy(**build), places=fluid.cpu_places(2)
-            )
+            program = on_places(main, 2, loss, build=build)
             results.append([exe.run(program, feed, [loss], scope=scope)[0] for _ in range(3)])
         nodes = [node for node in program.explain().graph.nodes if node.op == REGION]
         bodies = [body_node["op"] for node in nodes for body_node in node.attrs["body"]]

@@ -22,6 +22,7 @@ from rowlock.strategies.types import to_numpy
 from tests.conftest import draws, sample
 from tests.graph.attention_nets import attention_net
 from tests.graph.random_nets import RandomNet, run_steps
+from tests.programs import own_programs
 
 L = fluid.layers
 ROWS, WIDTH, NETS = 3, 4, 100
@@ -133,8 +134,7 @@ def test_the_hidden_layer_is_not_kept() -> None:
 
 def planned(fused: bool) -> tuple[int, int]:
     """Return the bytes of a plan's temporaries and of its scratch."""
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.data("x", [2048, 8], "float32")
         loss = L.mean(L.fc(L.fc(x, 64, act="gelu"), 8))
         fluid.optimizer.SGD(0.1).minimize(loss)

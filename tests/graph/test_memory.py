@@ -36,6 +36,7 @@ from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.types import VarType
 from tests.conftest import draws, sample
 from tests.graph.random_nets import RandomNet, random_net, run_steps
+from tests.programs import own_programs
 
 layers = fluid.layers
 WISHES = [MemoryOptions(reuse, in_place) for reuse in (True, False) for in_place in (True, False)]
@@ -242,8 +243,7 @@ def test_gradients_of_views_keep_no_operand(op: str, attrs: dict[str, Any]) -> N
 def parts_net(seed: int) -> RandomNet:
     """A net that cuts, joins and picks rows [R, 16] in float32, which begin on cache lines."""
     draw = np.random.default_rng(seed)
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         weight = layers.create_parameter([16, 16], "float32")
         past = [layers.matmul(fluid.data("x", [8, 16], "float32"), weight)]
         for _ in range(int(draw.integers(4, 12))):

@@ -11,14 +11,14 @@ from rowlock.graph.ir.reader import from_program
 from rowlock.graph.passes import split_conv_grads
 from rowlock.graph.passes.target import Target
 from rowlock.graph.pipeline import check
+from tests.programs import own_programs
 
 L = fluid.layers
 
 
 def graph_of(layer: str) -> Graph:
     """Return the graph of a program that trains two layers; images have no gradient."""
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         hidden = L.data("image", [2, 6, 6])
         for filters in (3, 4):
             hidden = getattr(L, layer)(hidden, filters, filter_size=3, bias_attr=False)
@@ -51,9 +51,7 @@ def test_each_result_has_a_node(layer: str) -> None:
 
 def test_both_orders_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     def losses() -> list[float]:
-        main, startup = fluid.Program(), fluid.Program()
-        main.random_seed = startup.random_seed = 3
-        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        with own_programs(3) as (main, startup):
             hidden = L.data("image", [3, 9, 9])
             for filters in (4, 6):
                 hidden = L.conv2d(hidden, filters, 3, padding=1, act="relu")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,18 +12,12 @@ import rowlock as paddle
 import rowlock.fluid as fluid
 from rowlock.nn import functional as F
 from rowlock.strategies.errors import ExecutionError, Unsupported
+from tests.programs import on_places
 
 L = fluid.layers
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    with (
-        fluid.program_guard(fluid.Program(), fluid.Program()),
-        fluid.unique_name.guard(),
-        fluid.scope_guard(fluid.Scope()),
-    ):
-        yield
+pytestmark = pytest.mark.usefixtures("fresh_programs")
 
 
 def test_an_upscaling_network_trains() -> None:
@@ -70,9 +64,7 @@ def test_places_draw_what_one_would() -> None:
     ]
     fluid.default_main_program().random_seed = 11
     feed = {"x": np.random.RandomState(1).rand(6, 5).astype("float32")}
-    compiled = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
-        places=[fluid.CPUPlace()] * 2
-    )
+    compiled = on_places(fluid.default_main_program(), 2)
     with paddle.cluster(launcher="threads"):
         both = fluid.Executor().run(compiled, feed=feed, fetch_list=drawn)
     one = fluid.Executor().run(feed=feed, fetch_list=drawn)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,19 +11,10 @@ import rowlock as paddle
 from rowlock import nn, static
 from rowlock.nn import utils
 from rowlock.strategies.errors import InvalidState, InvalidValue
+from tests.programs import on_places
 
-pytestmark = pytest.mark.usefixtures("no_compiled_loops")
+pytestmark = pytest.mark.usefixtures("no_compiled_loops", "fresh_programs")
 IMAGES = np.random.RandomState(3).standard_normal((2, 3, 5, 5)).astype("float32")
-
-
-@pytest.fixture(autouse=True)
-def programs() -> Iterator[None]:
-    with (
-        static.program_guard(static.Program(), static.Program()),
-        paddle.utils.unique_name.guard(),
-        static.scope_guard(static.Scope()),
-    ):
-        yield
 
 
 def value(parameter: Any) -> np.ndarray:
@@ -38,11 +28,11 @@ def trained(layer: Any, steps: int, places: int = 1) -> tuple[static.Executor, A
     paddle.optimizer.SGD(0.2).minimize(loss)
     exe = static.Executor(paddle.CPUPlace())
     exe.run(static.default_startup_program())
-    program: Any = static.default_main_program()
-    if places > 1:
-        program = static.CompiledProgram(program).with_data_parallel(
-            loss_name=loss.name, places=[paddle.CPUPlace()] * places
-        )
+    program = (
+        on_places(static.default_main_program(), places, loss)
+        if places > 1
+        else static.default_main_program()
+    )
     fetched = [exe.run(program, feed={"x": IMAGES}, fetch_list=[loss])[0] for _ in range(steps)]
     return exe, out, [float(np.mean(losses)) for losses in fetched]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,19 +11,12 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock import nn, static
 from rowlock.strategies.errors import InvalidType, InvalidValue, SequenceError
+from tests.programs import on_places
 
 layers = fluid.layers
 
 
-@pytest.fixture(autouse=True)
-def afresh() -> Iterator[None]:
-    main, startup = fluid.Program(), fluid.Program()
-    with (
-        fluid.program_guard(main, startup),
-        fluid.unique_name.guard(),
-        fluid.scope_guard(fluid.Scope()),
-    ):
-        yield
+pytestmark = pytest.mark.usefixtures("fresh_programs")
 
 
 def train(loss: Any, feed: dict[str, Any], places: int = 1, steps: int = 12) -> list[float]:
@@ -35,11 +27,7 @@ def train(loss: Any, feed: dict[str, Any], places: int = 1, steps: int = 12) -> 
     with fluid.scope_guard(fluid.Scope()), rowlock.cluster(launcher="threads"):
         exe = fluid.Executor(fluid.CPUPlace())
         exe.run(startup)
-        program: Any = main
-        if places > 1:
-            program = fluid.CompiledProgram(main).with_data_parallel(
-                loss_name=loss.name, places=[fluid.CPUPlace()] * places
-            )
+        program = on_places(main, places, loss) if places > 1 else main
         return [
             float(np.mean(exe.run(program, feed=feed, fetch_list=[loss])[0])) for _ in range(steps)
         ]

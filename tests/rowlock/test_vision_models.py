@@ -13,19 +13,13 @@ import pytest
 import rowlock as paddle
 from rowlock import nn, static
 from rowlock.vision import models
+from tests.programs import on_places
 from tests.reference import vision_models as cases
 
 RECORD = json.loads((Path(__file__).parents[1] / "reference" / "vision_models.json").read_text())
 
 
-@pytest.fixture(autouse=True)
-def programs() -> Iterator[None]:
-    with (
-        static.program_guard(static.Program(), static.Program()),
-        paddle.utils.unique_name.guard(),
-        static.scope_guard(static.Scope()),
-    ):
-        yield
+pytestmark = pytest.mark.usefixtures("fresh_programs")
 
 
 def built(call: str) -> Any:
@@ -101,9 +95,7 @@ def test_a_step_on_two_places_is_that_on_one() -> None:
     paddle.optimizer.SGD(0.1).minimize(loss)
     exe = ready(model)
     main = static.default_main_program()
-    compiled = static.CompiledProgram(main).with_data_parallel(
-        loss_name=loss.name, places=[paddle.CPUPlace()] * 2
-    )
+    compiled = on_places(main, 2, loss)
     feed = {"x": cases.images([4, 1, 28, 28]), "y": np.array([[1], [2], [3], [4]])}
     weights, losses = [], []
     with paddle.cluster(launcher="threads"):

@@ -12,6 +12,7 @@ import rowlock as paddle
 from rowlock import nn, static
 from rowlock.strategies.errors import ExecutionError, InvalidValue, Unsupported
 from rowlock.vision import ops
+from tests.programs import on_places
 
 pytestmark = pytest.mark.usefixtures("no_compiled_loops")
 DRAW = np.random.RandomState(5)
@@ -59,9 +60,7 @@ def test_regions_of_a_detector_train_alike_on_one_place_and_on_two() -> None:
         {"images": IMAGES[:2], "boxes": BOXES[:3], "counts": COUNTS[:2]},
         {"images": IMAGES[2:], "boxes": BOXES[3:], "counts": COUNTS[2:]},
     ]
-    compiled = static.CompiledProgram(main).with_data_parallel(
-        loss_name=loss.name, places=[paddle.CPUPlace()] * 2
-    )
+    compiled = on_places(main, 2, loss)
     results = []
     with paddle.cluster(launcher="threads"):
         for program, feed in ((main, whole), (compiled, halves)):

@@ -1,0 +1,42 @@
+"""Short forms of what most tests do to a program: build it, and compile it for several places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import rowlock.fluid as fluid
+
+
+@contextmanager
+def own_programs(seed: int = 0) -> Iterator[tuple[fluid.Program, fluid.Program]]:
+    """Build into programs of the block's own, with names of their own; yield main and startup program."""
+    main, startup = fluid.Program(), fluid.Program()
+    if seed:
+        main.random_seed = startup.random_seed = seed
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        yield main, startup
+
+
+def on_places(
+    program: Any,
+    places: Any,
+    loss: Any = None,
+    build: Any = None,
+    execution: Any = None,
+    share_vars_from: Any = None,
+) -> fluid.CompiledProgram:
+    """Compile a program for so many CPU places, or for those that are given.
+
+    ``loss``: what it trains by, a variable or a name; ``build``, ``execution``: strategies, or their fields.
+    """
+    return fluid.CompiledProgram(program).with_data_parallel(
+        loss_name=getattr(loss, "name", loss),
+        build_strategy=fluid.BuildStrategy(**build) if isinstance(build, Mapping) else build,
+        exec_strategy=(
+            fluid.ExecutionStrategy(**execution) if isinstance(execution, Mapping) else execution
+        ),
+        share_vars_from=share_vars_from,
+        places=fluid.cpu_places(places) if isinstance(places, int) else places,
+    )
