@@ -40,3 +40,12 @@ def on_places(
         share_vars_from=share_vars_from,
         places=fluid.cpu_places(places) if isinstance(places, int) else places,
     )
+
+
+def executor_after(
+    startup: fluid.Program | None = None, scope: fluid.Scope | None = None
+) -> fluid.Executor:
+    """Return an executor for CPUs that has run a startup program (None: the default one)."""
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program() if startup is None else startup, scope=scope)
+    return exe

@@ -14,7 +14,7 @@ from rowlock.executor.gang.delivery import GangChanged
 from rowlock.executor.replica.orders import Inventory
 from rowlock.strategies.build import GradientScaleStrategy, ReduceStrategy
 from tests.contract.nets import OPTIMIZERS
-from tests.programs import on_places
+from tests.programs import on_places, own_programs
 
 ROWS, WIDTH = 12, 6
 
@@ -27,9 +27,8 @@ class Model:
 
     def __init__(self, kind: Kind, program_seed: int = 7) -> None:
         self.kind = kind
-        self.main, self.startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        self.main.random_seed = self.startup.random_seed = program_seed
-        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
+        self.scope = fluid.Scope()
+        with own_programs(program_seed) as (self.main, self.startup):
             self.loss, self.fetches = kind.net()
         self.exe = fluid.Executor(kind.on(1)[0])
         self.start()

@@ -36,7 +36,7 @@ from rowlock.strategies.errors import (
     ReplicaLost,
     ResourceExhausted,
 )
-from tests.programs import on_places
+from tests.programs import executor_after, on_places
 
 from ..conftest import eventually, freeze, segments_end
 from ..executor.test_gang_contract import Regression, feeds
@@ -474,8 +474,7 @@ def test_only_the_replica_that_is_stuck_is_given_up(launch: Launch) -> None:
             fluid.layers.py_func(stuck, x, y)
             loss = fluid.layers.mean(hidden * y)
             fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
-        exe = fluid.Executor()
-        exe.run(startup, scope=scope)
+        exe = executor_after(startup, scope)
         program = on_places(main, 2, loss)
         exe.run(program, {"x": np.ones((2, 1), "f4")}, scope=scope)
         before = np.array(scope.find_var("w").get_tensor())

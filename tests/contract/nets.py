@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import rowlock.fluid as fluid
-from tests.programs import on_places
+from tests.programs import on_places, own_programs
 
 Optimizers = Mapping[str, Callable[..., Any]]
 OPTIMIZERS: Optimizers = {
@@ -35,10 +35,8 @@ class Net:
         decay: float = 0.0,
         layers: int = 1,
     ) -> None:
-        self.main, self.startup = fluid.Program(), fluid.Program()
-        self.main.random_seed = self.startup.random_seed = 5
         self.scope = fluid.Scope()
-        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
+        with own_programs(5) as (self.main, self.startup):
             x = fluid.data("x", [None, 4])
             y = fluid.data("y", [None, 1])
             hidden = x

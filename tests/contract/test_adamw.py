@@ -15,7 +15,7 @@ from rowlock.optimizer import AdamW
 from rowlock.strategies.errors import InvalidArgument, InvalidType, InvalidValue
 from tests.conftest import product
 from tests.ops.reference.registry import REFERENCE
-from tests.programs import on_places, own_programs
+from tests.programs import executor_after, on_places, own_programs
 
 PADDLE = json.loads((Path(__file__).parents[1] / "reference" / "adamw.json").read_text())
 OPTIMIZERS: Mapping[str, Callable[[], AdamW]] = {
@@ -62,8 +62,7 @@ def trained(optimizer: Callable[[], AdamW], case: str, places: int) -> list[dict
         cost = fluid.layers.square_error_cost(_fc(hidden, 1, ("w2", "b2"), case), y)
         loss = fluid.layers.mean(cost)
         optimizer().minimize(loss)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup, scope=scope)
+    exe = executor_after(startup, scope)
     program = on_places(main, places, loss)
     feed = {name: np.array(rows, "float32") for name, rows in PADDLE["feed"].items()}
     steps = []

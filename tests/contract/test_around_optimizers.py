@@ -14,7 +14,7 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock.strategies.build import ReduceStrategy
 from tests.conftest import product
-from tests.programs import on_places, own_programs
+from tests.programs import executor_after, on_places, own_programs
 from tests.reference import around_optimizers as programs
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "around_optimizers.json"
@@ -34,8 +34,8 @@ class Run:
     """A case of the record, built and started; ``build``: on two places, with these fields of the strategy."""
 
     def __init__(self, case: str, build: dict[str, Any] | None = None) -> None:
-        self.main, self.startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
+        self.scope = fluid.Scope()
+        with own_programs() as (self.main, self.startup):
             package = rowlock if case in programs.CASES_2X else fluid
             self.loss, self.averages = CASES[case](package)
         self.exe = fluid.Executor(fluid.CPUPlace())
@@ -93,8 +93,7 @@ def test_filters_that_upsample_are_symmetric() -> None:
     """Paddle's rows are shifted: it divides where it means to count."""
     with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
         programs.bilinear(fluid)
-        exe = fluid.Executor()
-        exe.run(fluid.default_startup_program())
+        exe = executor_after()
         names = [p.name for p in fluid.default_main_program().all_parameters()]
         filters = dict(zip(names, exe.run(fetch_list=names), strict=True))
     for name, triangle in (("f4", [0.25, 0.75, 0.75, 0.25]), ("f3", [0.25, 0.75, 0.75])):
@@ -154,10 +153,9 @@ class Deep:
     """Layers with batch norm and dropout; ``wrap`` makes the optimizer from Adam and the checkpoints."""
 
     def __init__(self, wrap: Callable[..., Any], *, low: bool = False, depth: int = 4) -> None:
-        self.main, self.startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        self.main.random_seed = self.startup.random_seed = 7
+        self.scope = fluid.Scope()
         marks = []
-        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
+        with own_programs(7) as (self.main, self.startup):
             x, y = fluid.data("x", [None, 8]), fluid.data("y", [None, 1])
             hidden = x
             for _ in range(depth):
@@ -175,8 +173,7 @@ class Deep:
 
     def train(self, places: int = 0, steps: int = 3, **build: Any) -> dict[str, np.ndarray]:
         """The persistables after some steps, on one executor or on places."""
-        exe = fluid.Executor(fluid.CPUPlace())
-        exe.run(self.startup, scope=self.scope)
+        exe = executor_after(self.startup, self.scope)
         self.program: Any = self.main
         if places:
             self.program = on_places(self.main, places, self.loss, build=build)

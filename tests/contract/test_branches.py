@@ -13,7 +13,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from tests.programs import on_places, own_programs
+from tests.programs import executor_after, on_places, own_programs
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "branches.json"
 CASES: dict[str, Any] = json.loads(REFERENCE.read_text())
@@ -31,8 +31,7 @@ def feeds(step: int) -> dict[str, np.ndarray]:
 
 def run(name: str, program: Any) -> None:
     """Run ten steps and compare each fetch with Paddle's."""
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(load(name, "startup"))
+    exe = executor_after(load(name, "startup"))
     for step, expected in enumerate(CASES[name]["steps"]):
         values = exe.run(program, feed=feeds(step), fetch_list=CASES[name]["fetch"])
         for value, reference in zip(values, expected, strict=True):
@@ -48,8 +47,7 @@ def test_branches_compute_what_paddle_does(name: str) -> None:
 def test_branches_on_two_places(name: str) -> None:
     program = load(name)
     loss, rate = CASES[name]["fetch"]
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(load(name, "startup"))
+    exe = executor_after(load(name, "startup"))
     with rowlock.cluster(launcher="threads"):
         compiled = on_places(program, 2, loss)
         for step, (reference, scheduled) in enumerate(CASES[name]["steps"]):
@@ -147,8 +145,7 @@ def test_a_switch_takes_a_condition_of_unknown_size() -> None:
                     fluid.layers.assign(fluid.layers.fill_constant([1], "float32", value), rate)
             with switch.default():
                 fluid.layers.assign(fluid.layers.fill_constant([1], "float32", 0.3), rate)
-        exe = fluid.Executor(fluid.CPUPlace())
-        exe.run(fluid.default_startup_program())
+        exe = executor_after()
         rates = [
             float(exe.run(feed={"step": np.array([[s]], "float32")}, fetch_list=[rate])[0][0])
             for s in (0, 1, 2)

@@ -12,7 +12,7 @@ import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import InvalidValue
 from tests.contract.nets import assert_close
-from tests.programs import on_places
+from tests.programs import on_places, own_programs
 
 pytestmark = pytest.mark.usefixtures("fresh_programs")
 L = fluid.layers
@@ -105,8 +105,8 @@ class Case:
     """A loss of a net's result, and its gradient, built in a second pass."""
 
     def __init__(self, net: Callable[..., Any]) -> None:
-        self.main, self.startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
+        self.scope = fluid.Scope()
+        with own_programs() as (self.main, self.startup):
             x, number = fluid.data("x", [None, 3], "float64"), fluid.data("number", [1], "int64")
             x.stop_gradient = False
             self.out = net(x, number)

@@ -17,7 +17,7 @@ import rowlock.nn as nn
 from rowlock.fluid.layers.utils import map_structure
 from rowlock.graph.ops.registry import BLOCK_OPS
 from rowlock.strategies.errors import InvalidValue, Unsupported
-from tests.programs import on_places, own_programs
+from tests.programs import executor_after, on_places, own_programs
 from tests.reference import control_flow_cases as nets
 
 RECORD: dict[str, Any] = json.loads(Path(nets.__file__).with_name("control_flow.json").read_text())
@@ -33,8 +33,7 @@ pytestmark = pytest.mark.usefixtures("fresh_programs")
 
 def numbers(name: str, main: Any, program: Any, startup: Any, fetches: list[Any]) -> None:
     """Run the recorded steps and compare every fetch."""
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup)
+    exe = executor_after(startup)
     for feed, expected in zip(nets.feeds(main), RECORD[name]["steps"], strict=True):
         values = exe.run(program, feed=feed, fetch_list=fetches)
         for value, reference in zip(values, expected, strict=True):
@@ -96,8 +95,7 @@ def test_clones_and_pruned_programs_hold_only_blocks_in_use(name: str) -> None:
 
 def test_a_saved_model_keeps_its_branches(tmp_path: Path) -> None:
     main, startup, fetches = nets.build(fluid, "gru_lengths")
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup)
+    exe = executor_after(startup)
     feed = nets.feeds(main)[1]
     (before,) = exe.run(main.clone(for_test=True), feed=feed, fetch_list=[fetches[1].name])
     fluid.io.save_inference_model(str(tmp_path), list(feed), [fetches[1]], exe, main)
@@ -169,8 +167,7 @@ TENTHS = np.arange(18, dtype="float32") / 10
 
 
 def run(feed: dict[str, Any], *fetches: Any) -> list[Any]:
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     return exe.run(feed=feed, fetch_list=list(fetches))
 
 
@@ -496,8 +493,7 @@ def test_entries_that_are_read_twice_and_written_twice() -> None:
 def test_a_loop_on_two_places_and_saved(tmp_path: Path) -> None:
     main, startup, fetches = nets.build(fluid, "arrays")
     feed = [{"x": np.arange(1, 7, dtype="float32").reshape(2, 3) / 10}] * 2
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup)
+    exe = executor_after(startup)
     with rowlock.cluster(launcher="threads"):
         compiled = on_places(main, 2, fetches[0])
         losses, slopes = exe.run(compiled, feed=feed, fetch_list=[fetches[0], "w@GRAD"])
@@ -632,8 +628,7 @@ def over_steps(steps: int | None) -> tuple[Any, Any, list[Any]]:
 @pytest.mark.parametrize("places", [1, 2])
 def test_a_number_of_steps_that_is_fed(places: int) -> None:
     main, startup, fetches = over_steps(None)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup)
+    exe = executor_after(startup)
     program = main
     with rowlock.cluster(launcher="threads"):
         if places > 1:

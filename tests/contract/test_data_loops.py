@@ -20,7 +20,7 @@ from rowlock.graph.ir.loops import Loops
 from rowlock.graph.ir.recurrent import Recurrence
 from rowlock.strategies.errors import ExecutionError, InvalidType
 from tests.contract.conftest import ON_BOTH
-from tests.programs import on_places, own_programs
+from tests.programs import executor_after, on_places, own_programs
 from tests.reference import control_flow_cases as nets
 
 L = fluid.layers
@@ -32,8 +32,7 @@ pytestmark = pytest.mark.usefixtures("fresh_programs")
 
 
 def run(feed: dict[str, Any], fetches: list[Any]) -> list[np.ndarray]:
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     return exe.run(feed=feed, fetch_list=fetches)
 
 
@@ -145,8 +144,7 @@ def test_what_grows_trains_on_two_places(switch: str) -> None:
     loss = L.reduce_mean(L.square(L.reduce_sum(grown, 1))) + beside
     fluid.optimizer.SGD(0.0001).minimize(loss)
     feed = {"x": np.ones((1, 4), "float32"), "n": np.array([3])}
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     with rowlock.cluster(launcher="threads"):
         strategy = fluid.BuildStrategy(**{switch: True} if switch else {})
         program = on_places(fluid.default_main_program(), 2, loss, build=strategy)
@@ -273,8 +271,7 @@ def test_loops_that_could_be_unrolled_have_the_same_numbers(
     monkeypatch.setattr(Loops, "_unrolled", lambda reader, op: None)
     monkeypatch.setattr(Recurrence, "_steps", lambda reader, op: None)
     main, startup, fetches = nets.build(fluid, name)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup)
+    exe = executor_after(startup)
     for feed, expected in zip(nets.feeds(main), RECORD[name]["steps"], strict=True):
         values = exe.run(main, feed=feed, fetch_list=fetches)
         for value, reference in zip(values, expected, strict=True):
@@ -547,8 +544,7 @@ def test_a_loop_that_never_ends_on_one_of_two_places_is_an_error_of_its_op(launc
         )
         loss = L.mean(state)
         fluid.optimizer.SGD(0.1).minimize(loss)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup, scope=scope)
+    exe = executor_after(startup, scope)
     rows = np.ones((2, 2), "float32")
     with rowlock.cluster(launcher=launcher, step_deadline_s=4.0):
         program = on_places(main, 2, loss)

@@ -14,7 +14,7 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.device import place
 from tests.conftest import lasting
-from tests.programs import on_places
+from tests.programs import executor_after, on_places
 
 EnforceNotMet = fluid.core.EnforceNotMet
 PLACES = 2
@@ -626,7 +626,6 @@ def test_building(name: str) -> None:
         assert fluid.default_main_program() is main
         assert fluid.default_startup_program() is startup
         optimizer.SGD(0.1).minimize(model.loss)  # what was refused left nothing behind
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup)
+    exe = executor_after(startup)
     (loss,) = exe.run(main, {"x": np.ones((2, 3), "float32")}, [model.loss])
     assert np.isfinite(loss).all()

@@ -15,7 +15,7 @@ from rowlock.executor.plan.run import Event, LaneFailed, Lanes, deal, dependenci
 from rowlock.strategies.execution import ExecutionStrategy
 from tests.conftest import one_in
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
-from tests.programs import on_places
+from tests.programs import on_places, own_programs
 
 COLLECTIVES = ("fused_all_reduce", "fused_reduce", "fused_broadcast")
 
@@ -107,9 +107,8 @@ class Branches:
     SIZE = 800
 
     def __init__(self) -> None:
-        self.main, startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        self.main.random_seed = startup.random_seed = 1
-        with fluid.program_guard(self.main, startup), fluid.unique_name.guard():
+        self.scope = fluid.Scope()
+        with own_programs(1) as (self.main, startup):
             x = fluid.data("x", [None, self.SIZE])
             tops = []
             for _ in range(2):

@@ -11,7 +11,7 @@ import pytest
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import EnforceNotMet, ExecutionError, FeedError
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, device_copies, feed
-from tests.programs import on_places, own_programs
+from tests.programs import executor_after, on_places, own_programs
 
 
 def lengths(parts: list[np.ndarray]) -> list[int]:
@@ -55,8 +55,7 @@ def test_a_result_that_is_to_last_has_the_size_of_its_batch(gang: str) -> None:
         label = fluid.data("label", [None, 1], "int64")
         loss = fluid.layers.mean(fluid.layers.softmax_with_cross_entropy(hidden, label))
         fluid.optimizer.SGD(0.1).minimize(loss)
-    exe = fluid.Executor()
-    exe.run(startup, scope=scope)
+    exe = executor_after(startup, scope)
     compiled = on_places(main, 2, loss)
     for program, places in ((main, 1), (compiled, 2)):
         for rows in (6, 4, 6, 10, 2):
@@ -181,8 +180,8 @@ class Words:
     """Sequences of ids: an embedding and a projection keep the sequences, a mean does not."""
 
     def __init__(self) -> None:
-        self.main, startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        with fluid.program_guard(self.main, startup), fluid.unique_name.guard():
+        self.scope = fluid.Scope()
+        with own_programs() as (self.main, startup):
             ids = fluid.data("ids", [None, 1], "int64", lod_level=1)
             embedded = fluid.layers.embedding(ids, [10, 4])
             self.out = fluid.layers.fc(embedded, 2)

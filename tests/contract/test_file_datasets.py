@@ -24,7 +24,7 @@ from rowlock.strategies.errors import (
     MissingFile,
     Unsupported,
 )
-from tests.programs import on_places
+from tests.programs import executor_after, on_places
 from tests.reference import file_dataset_cases as cases
 
 PADDLE = json.loads((Path(__file__).parents[1] / "reference/file_datasets.json").read_text())
@@ -34,8 +34,7 @@ PADDLE = json.loads((Path(__file__).parents[1] / "reference/file_datasets.json")
 def net() -> Iterator[tuple[Any, ...]]:
     with fluid.scope_guard(fluid.Scope()):
         main, startup, variables, loss = cases.net(fluid)
-        exe = fluid.Executor(fluid.CPUPlace())
-        exe.run(startup)
+        exe = executor_after(startup)
         yield exe, main, variables, loss
 
 

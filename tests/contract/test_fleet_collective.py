@@ -30,7 +30,7 @@ from rowlock.strategies.errors import (
     MissingFile,
     Unsupported,
 )
-from tests.programs import own_programs
+from tests.programs import executor_after, own_programs
 
 STEPS, ROWS = 4, 8
 _ports = itertools.count(40000)
@@ -71,8 +71,7 @@ def feeds() -> list[dict[str, Any]]:
 
 
 def trained(fleet: Collective, loss: Any, scope: Any, part: slice) -> list[float]:
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fleet.startup_program, scope=scope)
+    exe = executor_after(fleet.startup_program, scope)
     mine = [{name: value[part] for name, value in feed.items()} for feed in feeds()]
     return [float(np.mean(exe.run(fleet.main_program, f, [loss], scope=scope)[0])) for f in mine]
 

@@ -19,7 +19,7 @@ from rowlock.strategies.errors import InvalidArgument, InvalidState, InvalidType
 from rowlock.strategies.types import BFLOAT16
 from tests.contract.nets import device_copies
 from tests.ops.harness import run
-from tests.programs import on_places, own_programs
+from tests.programs import executor_after, on_places, own_programs
 
 amp = paddle.static.amp
 FILES = Path(__file__).parents[1] / "reference"
@@ -44,9 +44,8 @@ class Job:
     def __init__(
         self, wrap: Wrap | None = None, net: Callable[[], Any] = mlp, optimizer: Any = None
     ) -> None:
-        self.main, self.startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        self.main.random_seed = self.startup.random_seed = 7
-        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
+        self.scope = fluid.Scope()
+        with own_programs(7) as (self.main, self.startup):
             y = fluid.data("y", [None, 1], "int64")
             self.logits = net()
             cost = fluid.layers.softmax_with_cross_entropy(self.logits, y)
@@ -179,8 +178,7 @@ def _small(initial: Mapping[str, Any], optimizer: Callable[[], Any], wrap: Wrap)
         loss = fluid.layers.mean(fluid.layers.softmax_with_cross_entropy(out, y))
         mixed = wrap(optimizer())
         mixed.minimize(loss)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup, scope=scope)
+    exe = executor_after(startup, scope)
     return mixed, loss, exe, main, scope
 
 
@@ -399,8 +397,7 @@ def test_a_gradient_that_is_looked_at_stays_where_it_is() -> None:
         pairs = optimizer.backward(loss)
         sizes = [fluid.layers.reduce_sum(fluid.layers.abs(grad)) for _, grad in pairs]
         optimizer.apply_gradients(pairs)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup, scope=scope)
+    exe = executor_after(startup, scope)
     for _ in range(2):
         assert all(size[0] > 0 for size in exe.run(main, images(), sizes, scope=scope))
 

@@ -11,7 +11,7 @@ import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import EnforceNotMet
 from tests.contract.nets import Net, feed
-from tests.programs import on_places, own_programs
+from tests.programs import executor_after, on_places, own_programs
 
 
 def without(name: str) -> dict[str, Any]:
@@ -54,8 +54,7 @@ def test_an_operator_that_fails_is_named(gang: str) -> None:
     with own_programs() as (main, startup):
         ids = fluid.data("ids", [None, 1], "int64")
         out = fluid.layers.embedding(ids, [5, 2])
-    exe = fluid.Executor()
-    exe.run(startup, scope=scope)
+    exe = executor_after(startup, scope)
     program = on_places(main, 2)
     bad = {"ids": np.array([[1], [2], [3], [9]])}
     with pytest.raises(

@@ -13,7 +13,7 @@ import rowlock.fluid as fluid
 from rowlock.fluid.contrib.layers import basic_lstm
 from rowlock.fluid.layers.learning_rate_scheduler import _decay_step_counter
 from rowlock.strategies.errors import ExecutionError, FeedError, InvalidState, ShapeError
-from tests.programs import on_places
+from tests.programs import executor_after, on_places
 
 layers = fluid.layers
 
@@ -27,8 +27,7 @@ def program() -> Iterator[Any]:
 
 
 def run(program: Any, feed: dict[str, Any], *outs: Any) -> list[np.ndarray]:
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     return exe.run(program, feed=feed, fetch_list=list(outs))
 
 
@@ -268,8 +267,7 @@ def test_a_target_net_that_a_program_of_one_place_copies_is_new_on_every_place()
                     for name in ("model", "target")
                 ]
                 layers.assign(*pair)
-            exe = fluid.Executor(fluid.CPUPlace())
-            exe.run(startup)
+            exe = executor_after(startup)
             compiled = on_places(main, places, loss)
             rng = np.random.RandomState(0)
             with rowlock.cluster(launcher="threads"):
@@ -288,8 +286,7 @@ def test_a_test_program_of_one_place_leaves_the_statistics_of_other_places(progr
     loss = layers.mean(layers.fc(layers.batch_norm(x, momentum=0.5), 1))
     test = program.clone(for_test=True)
     fluid.optimizer.SGD(0.1).minimize(loss)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     places = fluid.cpu_places(2)
     train = on_places(program, places, loss)
     tests = on_places(test, places, share_vars_from=train)
@@ -481,8 +478,7 @@ def test_a_state_is_fed_once_and_carried_by_steps_on_places(threads: None, progr
     loss = layers.reduce_mean(layers.fc(x, 1) * 0.0 + layers.reduce_sum(state))
     layers.assign(state * 2.0, state)
     fluid.optimizer.SGD(0.1).minimize(loss)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     compiled = on_places(program, 2, loss)
     ones = np.ones((2, 3), "float32")
     sums = [

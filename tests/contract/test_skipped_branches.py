@@ -11,7 +11,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import ExecutionError, ShapeError, Unsupported
-from tests.programs import on_places, own_programs
+from tests.programs import executor_after, on_places, own_programs
 
 pytestmark = pytest.mark.usefixtures("fresh_programs")
 L = fluid.layers
@@ -32,8 +32,7 @@ def do_if(condition: Any, build: Callable[[], Any]) -> None:
 
 
 def run(feed: Any, *fetches: Any) -> list[np.ndarray]:
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     return exe.run(feed={"x": feed}, fetch_list=list(fetches))
 
 

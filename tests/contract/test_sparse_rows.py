@@ -16,7 +16,7 @@ import rowlock.fluid as fluid
 from rowlock.strategies.errors import ExecutionError, Unsupported
 from tests.conftest import product
 from tests.contract.conftest import ON_BOTH
-from tests.programs import on_places, own_programs
+from tests.programs import executor_after, on_places, own_programs
 from tests.reference import class_rows
 
 L = fluid.layers
@@ -65,9 +65,7 @@ class Net:
     """Two lookups of one table, of which one has a padding row, one of another table, and a loss."""
 
     def __init__(self, method: Callable[[], Any], sparse: bool, height: int = 50) -> None:
-        self.main, self.startup = fluid.Program(), fluid.Program()
-        self.main.random_seed = self.startup.random_seed = 3
-        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
+        with own_programs(3) as (self.main, self.startup):
             words = fluid.data("words", [None, 4], "int64")
             label = fluid.data("label", [None, 1], "float32")
             settings = {"is_sparse": sparse, "param_attr": fluid.ParamAttr("table")}
@@ -326,8 +324,7 @@ def test_a_gradient_is_read_as_a_whole(places: int) -> None:
             grad = net.main.global_block().var("other@GRAD")
             whole = L.get_tensor_from_selected_rows(L.merge_selected_rows(grad))
         with rowlock.cluster(launcher="threads"), fluid.scope_guard(scope):
-            exe = fluid.Executor(fluid.CPUPlace())
-            exe.run(net.startup)
+            exe = executor_after(net.startup)
             program = on_places(net.main, places, net.loss)
             feed = {"words": words, "label": np.ones((2, 1), "f4")}
             gradients += exe.run(program, feed, [whole, "other@GRAD"])
@@ -343,8 +340,7 @@ def test_an_id_outside_the_table_is_named_and_the_next_run_works(places: int) ->
         r"lookup_table_v2.* index 50 .*the 50 rows \(0 to 49\) \(reads table, words; built at .*py"
     )
     with rowlock.cluster(launcher="threads"), fluid.scope_guard(fluid.Scope()):
-        exe = fluid.Executor(fluid.CPUPlace())
-        exe.run(net.startup)
+        exe = executor_after(net.startup)
         program = on_places(net.main, places, net.loss)
         with pytest.raises(ExecutionError, match=words):
             exe.run(program, feed, [net.loss])
@@ -407,8 +403,7 @@ def test_a_lazy_update_that_would_be_dense_is_refused() -> None:
         rows = fluid.embedding(L.unique(ids)[0], [4, 2], is_sparse=True, param_attr="table")
         loss = L.reduce_sum(rows)
         FIRST.Adam(0.1, lazy_mode=True).minimize(loss)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup)
+    exe = executor_after(startup)
     table = fluid.global_scope().find_var("table").get_tensor()
     before = np.array(table)
     exe.run(main, {"ids": np.array([0, 2, 0])}, [])
@@ -433,8 +428,7 @@ def test_a_lazy_update_of_what_a_loop_looks_up_is_refused() -> None:
             recurrent.update_memory(state, state + rows)
             recurrent.output(rows)
         FIRST.Adam(0.1, lazy_mode=True).minimize(L.mean(recurrent()))
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup)
+    exe = executor_after(startup)
     feed = {"words": fluid.create_lod_tensor(np.arange(4)[:, None], [[1, 3]], fluid.CPUPlace())}
     with pytest.raises(
         Unsupported, match="'table' cannot stay rows, for it is looked up in a loop"
@@ -481,8 +475,7 @@ def test_rows_meet_in_programs_whose_shapes_are_data(body: Any, mode: str) -> No
             loss = L.mean(L.square(L.fc(body(rows, words), 2)))
             FIRST.Adam(0.1, lazy_mode=True).minimize(loss)
         with rowlock.cluster(launcher="threads"), fluid.scope_guard(fluid.Scope()):
-            exe = fluid.Executor(fluid.CPUPlace())
-            exe.run(startup)
+            exe = executor_after(startup)
             program = on_places(main, places, loss, strategy) if places > 1 else main
             for _ in range(3):
                 exe.run(program, feed, [loss])

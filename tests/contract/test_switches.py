@@ -20,7 +20,7 @@ from rowlock.executor.kernels.onednn.library import Library
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import StrategyError, Unsupported
 from tests.conftest import lasting, product
-from tests.programs import on_places, own_programs
+from tests.programs import executor_after, on_places, own_programs
 
 from .nets import assert_close
 
@@ -320,8 +320,7 @@ def test_the_gradient_of_a_variable_that_is_written_again() -> None:
         L.assign(L.elementwise_mul(L.scale(total, 0.9), w), total)
         loss = L.mean(L.elementwise_mul(x, total))
         fluid.optimizer.SGD(0.1).minimize(loss)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup, scope=scope)
+    exe = executor_after(startup, scope)
     feed = {"x": np.arange(12, dtype="float32").reshape(3, 4)}
     d_w, d_kept = exe.run(main, feed, ["w@GRAD", "kept@GRAD"], scope=scope)
     np.testing.assert_allclose(d_w, [1.35, 1.6875, 2.025, 2.3625], 1e-6)

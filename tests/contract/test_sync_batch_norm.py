@@ -12,7 +12,7 @@ import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import ExecutionError, Unsupported
 from tests.contract.nets import OPTIMIZERS, assert_close, device_copies
-from tests.programs import on_places, own_programs
+from tests.programs import executor_after, on_places, own_programs
 
 L = fluid.layers
 SHAPES = {"NCHW": [2, 5, 5], "NHWC": [5, 5, 2], "rows": [6]}
@@ -24,10 +24,9 @@ class Normed:
     def __init__(
         self, layout: str = "NCHW", dtype: str = "float32", optimizer: str = "momentum"
     ) -> None:
-        self.main, startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        self.main.random_seed = startup.random_seed = 3
+        self.scope = fluid.Scope()
         self.shape, self.dtype = SHAPES[layout], dtype
-        with fluid.program_guard(self.main, startup), fluid.unique_name.guard():
+        with own_programs(3) as (self.main, startup):
             x = fluid.data("x", [None, *self.shape], dtype)
             y = fluid.data("y", [None, 1])
             order = "NHWC" if layout == "NHWC" else "NCHW"
@@ -180,9 +179,8 @@ class Cut:
     """
 
     def __init__(self, cut: Callable[[Any, Any, Any], Any]) -> None:
-        self.main, startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        self.main.random_seed = startup.random_seed = 3
-        with fluid.program_guard(self.main, startup), fluid.unique_name.guard():
+        self.scope = fluid.Scope()
+        with own_programs(3) as (self.main, startup):
             x, y = fluid.data("x", [None, 6]), fluid.data("y", [None, 1])
             rounds = fluid.data("rounds", [1], "int64")
             hidden = L.batch_norm(L.fc(x, 5), act="tanh", momentum=0.8)
@@ -298,8 +296,7 @@ def test_a_cut_that_follows_from_what_an_owner_alone_has_is_refused(threads: Non
         loss = L.reduce_mean(L.fc(x, 1))
         (slope,) = (g for p, g in fluid.backward.append_backward(loss) if len(p.shape) == 2)
         rows = L.where(slope > 0.0)
-    exe = fluid.Executor()
-    exe.run(startup, scope=scope)
+    exe = executor_after(startup, scope)
     feed = {"x": np.ones((4, 6), "float32")}
     for mode in ("AllReduce", "Reduce"):
         build = BuildStrategy(reduce_strategy=getattr(BuildStrategy.ReduceStrategy, mode))

@@ -23,7 +23,7 @@ from rowlock.strategies.errors import ExecutionError, InvalidValue
 from rowlock.strategies.types import to_var_type
 from tests.conftest import one_in, one_of_each
 from tests.ops import harness
-from tests.programs import on_places, own_programs
+from tests.programs import executor_after, on_places, own_programs
 from tests.reference import models
 
 needs_jax = pytest.mark.skipif(
@@ -86,8 +86,7 @@ def test_a_region_may_use_what_lasts_before_the_vote() -> None:
             h = fluid.layers.batch_norm(fluid.layers.fc(x, 4), act="relu", use_global_stats=True)
             loss = fluid.layers.mean(fluid.layers.hsigmoid(h, label, 6))
             fluid.optimizer.SGD(0.1).minimize(loss)
-        exe = fluid.Executor(fluid.CPUPlace())
-        exe.run(startup, scope=scope)
+        exe = executor_after(startup, scope)
         feed = {"x": np.random.default_rng(0).random((6, 4), "float32")}
         feed["label"] = np.arange(6).reshape(6, 1)
         with rowlock.cluster(launcher="threads"):

@@ -11,7 +11,7 @@ from rowlock.graph.ir.reader import from_program
 from rowlock.graph.passes import split_conv_grads
 from rowlock.graph.passes.target import Target
 from rowlock.graph.pipeline import check
-from tests.programs import own_programs
+from tests.programs import executor_after, own_programs
 
 L = fluid.layers
 
@@ -59,8 +59,7 @@ def test_both_orders_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None
             fluid.optimizer.Momentum(0.05, 0.9).minimize(loss)
         image = np.random.default_rng(2).normal(size=(8, 3, 9, 9)).astype("float32")
         with fluid.scope_guard(fluid.Scope()):
-            exe = fluid.Executor(fluid.CPUPlace())
-            exe.run(startup)
+            exe = executor_after(startup)
             return [float(exe.run(main, {"image": image}, [loss])[0][0]) for _ in range(4)]
 
     apart = losses()

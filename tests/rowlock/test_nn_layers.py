@@ -14,7 +14,7 @@ import rowlock as paddle
 import rowlock.fluid as fluid
 from rowlock import nn, static
 from rowlock.strategies.errors import Unsupported
-from tests.programs import on_places, own_programs
+from tests.programs import executor_after, on_places, own_programs
 from tests.reference import nn_layers
 
 pytestmark = pytest.mark.usefixtures("no_compiled_loops")
@@ -138,8 +138,7 @@ def test_hooks_replace_inputs_and_outputs_until_they_are_removed(fresh_programs:
 def test_values_come_from_and_go_to_the_global_scope(fresh_programs: None) -> None:
     net = Probe().eval()
     out = net(static.data("x", [None, 2]))
-    exe = static.Executor()
-    exe.run(static.default_startup_program())
+    exe = executor_after()
     state = {name: np.asarray(v.get_value()) for name, v in net.state_dict().items()}
     assert state["scale"].tolist() == [3.0, 3.0] and state["steps"].tolist() == [7.0]
     values = {name: np.full_like(value, 0.5) for name, value in state.items()}
@@ -184,8 +183,7 @@ def test_training_and_element_types_are_of_what_is_built_after(fresh_programs: N
     x = static.data("x", [64, 2], "float64")
     train, test = net(x), net.eval()(x)
     assert not net[1].training and net.train()[1].training
-    exe = static.Executor()
-    exe.run(static.default_startup_program())
+    exe = executor_after()
     dropped, whole = exe.run(feed={"x": np.ones((64, 2))}, fetch_list=[train, test])
     assert dropped.dtype == np.float64 and (dropped == 0).any() and not (whole == 0).any()
     with pytest.raises(RuntimeError, match="call to\\(\\) before ops are built"):

@@ -11,7 +11,7 @@ import rowlock as paddle
 from rowlock import nn, static
 from rowlock.nn import utils
 from rowlock.strategies.errors import InvalidState, InvalidValue
-from tests.programs import on_places
+from tests.programs import executor_after, on_places
 
 pytestmark = pytest.mark.usefixtures("no_compiled_loops", "fresh_programs")
 IMAGES = np.random.RandomState(3).standard_normal((2, 3, 5, 5)).astype("float32")
@@ -26,8 +26,7 @@ def trained(layer: Any, steps: int, places: int = 1) -> tuple[static.Executor, A
     out = layer(static.data("x", [-1, *IMAGES.shape[1:]]))
     loss = paddle.mean(paddle.square(out - 0.5))
     paddle.optimizer.SGD(0.2).minimize(loss)
-    exe = static.Executor(paddle.CPUPlace())
-    exe.run(static.default_startup_program())
+    exe = executor_after()
     program = (
         on_places(static.default_main_program(), places, loss)
         if places > 1
@@ -105,8 +104,7 @@ def test_parameters_are_one_vector_and_come_out_of_one() -> None:
     layer = nn.Linear(2, 3)
     vector = utils.parameters_to_vector(layer.parameters())
     utils.vector_to_parameters(static.data("new", [9]), layer.parameters())
-    exe = static.Executor(paddle.CPUPlace())
-    exe.run(static.default_startup_program())
+    exe = executor_after()
     weight = value(layer.weight)
     new = np.arange(9, dtype="float32")
     (before,) = exe.run(feed={"new": new}, fetch_list=[vector])

@@ -11,7 +11,7 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock import nn, static
 from rowlock.strategies.errors import InvalidType, InvalidValue, SequenceError
-from tests.programs import on_places
+from tests.programs import executor_after, on_places
 
 layers = fluid.layers
 
@@ -25,8 +25,7 @@ def train(loss: Any, feed: dict[str, Any], places: int = 1, steps: int = 12) -> 
     main, startup = fluid.default_main_program(), fluid.default_startup_program()
     main.random_seed = startup.random_seed = 7
     with fluid.scope_guard(fluid.Scope()), rowlock.cluster(launcher="threads"):
-        exe = fluid.Executor(fluid.CPUPlace())
-        exe.run(startup)
+        exe = executor_after(startup)
         program = on_places(main, places, loss) if places > 1 else main
         return [
             float(np.mean(exe.run(program, feed=feed, fetch_list=[loss])[0])) for _ in range(steps)
@@ -127,7 +126,6 @@ def test_wrong_calls_say_what_is_wrong() -> None:
 def test_an_array_without_sequences_is_refused_by_name() -> None:
     x = layers.data("x", [8], lod_level=1)
     hidden, _ = layers.dynamic_lstm(x, 8)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     with pytest.raises((SequenceError, ValueError, RuntimeError), match="holds no sequences"):
         exe.run(feed={"x": rows(5, 8)}, fetch_list=[hidden])

@@ -13,7 +13,7 @@ import pytest
 import rowlock as paddle
 from rowlock import nn, static
 from rowlock.strategies.errors import NotFound
-from tests.programs import own_programs
+from tests.programs import executor_after, own_programs
 
 FEED = {"x": np.ones((4, 3), "float32"), "y": np.full((4, 1), 2.0, "float32")}
 CONSTANT = paddle.ParamAttr(initializer=nn.initializer.Constant(0.5))
@@ -29,8 +29,7 @@ def _loss(units: int = 3) -> Any:
 
 
 def _ready() -> static.Executor:
-    exe = static.Executor(paddle.CPUPlace())
-    exe.run(static.default_startup_program())
+    exe = executor_after()
     return exe
 
 

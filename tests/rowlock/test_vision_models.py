@@ -13,7 +13,7 @@ import pytest
 import rowlock as paddle
 from rowlock import nn, static
 from rowlock.vision import models
-from tests.programs import on_places
+from tests.programs import executor_after, on_places
 from tests.reference import vision_models as cases
 
 RECORD = json.loads((Path(__file__).parents[1] / "reference" / "vision_models.json").read_text())
@@ -28,8 +28,7 @@ def built(call: str) -> Any:
 
 def ready(model: Any, dtype: str = "float32") -> static.Executor:
     """Return an executor that has run the startup program, and give the model its values."""
-    exe = static.Executor(paddle.CPUPlace())
-    exe.run(static.default_startup_program())
+    exe = executor_after()
     assert model.set_state_dict(cases.values(model, dtype)) == ([], [])
     return exe
 
