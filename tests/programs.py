@@ -6,7 +6,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
+import rowlock
 import rowlock.fluid as fluid
+from tests.reference import models
 
 
 @contextmanager
@@ -49,3 +53,24 @@ def executor_after(
     exe = fluid.Executor(fluid.CPUPlace())
     exe.run(fluid.default_startup_program() if startup is None else startup, scope=scope)
     return exe
+
+
+def trained(
+    name: str, places: int, steps: int, build: Any = None, execution: Any = None, **cluster: Any
+) -> tuple[dict[str, np.ndarray], list[list[Any]], fluid.CompiledProgram]:
+    """Train a model of ``tests/reference/models.py`` on places that are threads.
+
+    Returns every persistable, what each step fetches, and the program. ``cluster``: settings of it.
+    """
+    model = models.build(name, fluid)
+    model.main.random_seed = 7
+    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    with fluid.scope_guard(scope), rowlock.cluster(launcher="threads", **cluster):
+        exe.run(model.startup)
+        models.set_initial_values(model.main, scope, fluid.CPUPlace())
+        program = on_places(model.main, places, model.loss, build, execution)
+        fetches = [model.loss, *model.fetches.values()]
+        fetched = [exe.run(program, models.feed(name, step), fetches) for step in range(steps)]
+        names = [v.name for v in model.main.list_vars() if v.persistable]
+        values = {n: np.array(scope.find_var(n).get_tensor()) for n in names}
+    return values, fetched, program

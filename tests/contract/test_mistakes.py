@@ -292,7 +292,7 @@ def _initial(value: Any) -> Any:
             r"\(AllReduce, Reduce, _NoReduce\), got 'Reduce'",
         ),
         (
-            lambda x: on_places(fluid.Program(), 2),
+            lambda x: fluid.CompiledProgram(fluid.Program()).with_data_parallel(places=2),
             r"got 2\. fluid\.cpu_places\(n\)",
         ),
     ],

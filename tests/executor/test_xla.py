@@ -23,8 +23,7 @@ from rowlock.strategies.errors import ExecutionError, InvalidValue
 from rowlock.strategies.types import to_var_type
 from tests.conftest import one_in, one_of_each
 from tests.ops import harness
-from tests.programs import executor_after, on_places, own_programs
-from tests.reference import models
+from tests.programs import executor_after, on_places, own_programs, trained
 
 needs_jax = pytest.mark.skipif(
     importlib.util.find_spec("jax") is None, reason="XLA needs jax (rowlock[xla])"
@@ -32,32 +31,18 @@ needs_jax = pytest.mark.skipif(
 STEPS = 3
 
 
-def trained(name: str, places: int = 2, **build: Any) -> tuple[dict[str, Any], Any]:
-    """Return every persistable and the losses after some steps, and the report."""
-    model = models.build(name, fluid)
-    model.main.random_seed = 7
-    place = fluid.CPUPlace()
-    exe = fluid.Executor(place)
-    with fluid.scope_guard(fluid.Scope()), rowlock.cluster(launcher="threads"):
-        exe.run(model.startup)
-        models.set_initial_values(model.main, fluid.global_scope(), place)
-        program = on_places(model.main, places, model.loss, build=build)
-        losses = [
-            exe.run(program, models.feed(name, step), [model.loss, *model.fetches.values()])
-            for step in range(STEPS)
-        ]
-        scope = fluid.global_scope()
-        names = [v.name for v in model.main.list_vars() if v.persistable]
-        values = {n: np.array(scope.find_var(n).get_tensor()) for n in names}
-    values |= {f"loss {i} {k}": v for i, step in enumerate(losses) for k, v in enumerate(step)}
+def training(name: str, **build: Any) -> tuple[dict[str, Any], Any]:
+    """Return every persistable and what some steps fetch, and the report."""
+    values, fetched, program = trained(name, 2, STEPS, build)
+    values |= {f"loss {i} {k}": v for i, step in enumerate(fetched) for k, v in enumerate(step)}
     return values, program.explain()
 
 
 @needs_jax
 @pytest.mark.parametrize("name", one_in(4, ["mlp", "lenet", "resnet", "attention"], more=0))
 def test_training_agrees_with_the_kernels(name: str) -> None:
-    expected, _ = trained(name)
-    values, report = trained(name, build_cinn_pass=True)
+    expected, _ = training(name)
+    values, report = training(name, build_cinn_pass=True)
     assert any(node.op == REGION for node in report.graph.nodes)
     assert "XLA compiles" in str(report)
     assert report.kernels["xla"] >= 1
@@ -68,8 +53,8 @@ def test_training_agrees_with_the_kernels(name: str) -> None:
 @needs_jax
 def test_reduce_mode_keeps_updates_with_their_owners() -> None:
     reduce = BuildStrategy.ReduceStrategy.Reduce
-    expected, _ = trained("mlp", reduce_strategy=reduce)
-    values, report = trained("mlp", reduce_strategy=reduce, build_cinn_pass=True)
+    expected, _ = training("mlp", reduce_strategy=reduce)
+    values, report = training("mlp", reduce_strategy=reduce, build_cinn_pass=True)
     assert {node.at for node in report.graph.nodes if node.op == REGION} >= {0, 1}
     for key, array in expected.items():
         np.testing.assert_allclose(values[key], array, rtol=1e-4, atol=2e-5, err_msg=key)
@@ -102,8 +87,8 @@ def test_without_jax_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(able._VERSIONS, "xla", lambda: "")
     able.capabilities.cache_clear()
     try:
-        expected, _ = trained("mlp")
-        values, report = trained("mlp", build_cinn_pass=True)
+        expected, _ = training("mlp")
+        values, report = training("mlp", build_cinn_pass=True)
     finally:
         able.capabilities.cache_clear()
     assert "build_cinn_pass: no effect: jax is not installed" in str(report)
