@@ -38,6 +38,7 @@ PADDLE = [3.5678136, 2.8443208, 2.6169143, 2.7352967, 2.6502619]
 
 
 @cache
+@cache
 def train(
     places: int = 1, dropout: float = 0.0, steps: int = 5, **flags: bool
 ) -> tuple[list[float], str]:
