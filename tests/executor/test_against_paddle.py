@@ -11,7 +11,7 @@ import pytest
 
 import rowlock.fluid as fluid
 from tests.conftest import lasting, one_in
-from tests.programs import on_places
+from tests.programs import on_places, own_programs
 from tests.reference import models
 
 REFERENCE = Path(__file__).parents[1] / "reference"
@@ -93,9 +93,8 @@ def test_five_steps_follow_paddle(name: str, run: str, gang: str) -> None:
 
 
 def section_9_net(case: str) -> tuple[fluid.Program, fluid.Program, fluid.Variable]:
-    main, startup = fluid.Program(), fluid.Program()
     rate, options = 0.1, {}
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         x = fluid.data("x", [None, 4])
         y = fluid.data("y", [None, 1])
         hidden = fluid.layers.fc(x, 3, act="relu")

@@ -32,12 +32,10 @@ FUSED = "fused_feedforward"
 def feedforward_net(seed: int) -> RandomNet:
     """Draw a way to write a feed-forward block on [N, T, D] or [N, D]."""
     draw = np.random.default_rng(seed)
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = seed + 1
     fetches: list[str] = []
     flat = 1 if draw.random() < 0.4 else 2
     shape = (ROWS, WIDTH) if flat == 1 else (2, ROWS, WIDTH)
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs(seed + 1) as (main, startup):
         x = fluid.data("x", [None, *shape[1:]], "float64")
         x = L.elementwise_add(x, L.create_parameter([WIDTH], "float64"))
         loss = L.mean(L.square(_block(draw, x, flat, fetches)))
