@@ -27,6 +27,7 @@ import numpy as np
 import pytest
 
 import rowlock
+from rowlock import fluid
 from rowlock.executor.device.gpus import local_gpus
 from rowlock.executor.kernels import capabilities as able
 from rowlock.executor.simulated.host_compiler import host_compiler
@@ -34,6 +35,7 @@ from rowlock.executor.simulated.simulated import COUNT
 from rowlock.graph.layers.operators import PROMOTION
 from rowlock.graph.program import program, seeds
 from rowlock.strategies.current import pop_config
+from tests.programs import own_programs
 
 # Actors import the package hundreds of times: its bytecode halves the time in which one starts.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -214,6 +216,34 @@ def ray_cluster() -> Iterator[None]:
         impatience.start()
         ray.shutdown()
         impatience.cancel()
+
+
+@pytest.fixture
+def fresh_programs() -> Iterator[None]:
+    """Build into programs of the test's own, with names and values of their own."""
+    with own_programs(), fluid.scope_guard(fluid.Scope()):
+        yield
+
+
+@pytest.fixture
+def one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is a GPU, simulated where there is no other."""
+    if not local_gpus():
+        monkeypatch.setenv(COUNT, "1")
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are two GPUs, simulated where there are no others."""
+    if local_gpus() < 2:
+        monkeypatch.setenv(COUNT, "2")
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    """A gang of threads, for what does not depend on the kind."""
+    with rowlock.cluster(launcher="threads"):
+        yield
 
 
 @pytest.fixture(scope="module")

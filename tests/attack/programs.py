@@ -12,9 +12,9 @@ import numpy as np
 import rowlock.fluid as fluid
 from rowlock.executor.gang.delivery import GangChanged
 from rowlock.executor.replica.orders import Inventory
-from rowlock.strategies.build import BuildStrategy, GradientScaleStrategy, ReduceStrategy
-from rowlock.strategies.execution import ExecutionStrategy
+from rowlock.strategies.build import GradientScaleStrategy, ReduceStrategy
 from tests.contract.nets import OPTIMIZERS
+from tests.programs import on_places, own_programs
 
 ROWS, WIDTH = 12, 6
 
@@ -27,17 +27,13 @@ class Model:
 
     def __init__(self, kind: Kind, program_seed: int = 7) -> None:
         self.kind = kind
-        self.main, self.startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        self.main.random_seed = self.startup.random_seed = program_seed
-        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
+        self.scope = fluid.Scope()
+        with own_programs(program_seed) as (self.main, self.startup):
             self.loss, self.fetches = kind.net()
         self.exe = fluid.Executor(kind.on(1)[0])
         self.start()
-        self.program = fluid.CompiledProgram(self.main).with_data_parallel(
-            loss_name=self.loss.name,
-            places=kind.on(kind.places),
-            build_strategy=BuildStrategy(**kind.build),
-            exec_strategy=ExecutionStrategy(**kind.execution),
+        self.program = on_places(
+            self.main, kind.on(kind.places), self.loss, build=kind.build, execution=kind.execution
         )
 
     def start(self) -> None:

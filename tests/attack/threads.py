@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import rowlock
-import rowlock.fluid as fluid
+from tests.programs import on_places
 
 from .kills import CONFIG, Enough
 from .programs import KINDS, Fetched, Model, same
@@ -72,11 +72,7 @@ def _own_programs(models: list[Model]) -> list[tuple[Model, Any]]:
 def _one_scope(models: list[Model]) -> list[tuple[Model, Any]]:
     """Two programs that share their variables, two threads on each."""
     model = models[0]
-    other = fluid.CompiledProgram(model.main).with_data_parallel(
-        loss_name=model.loss.name,
-        places=_KIND.on(_KIND.places),
-        share_vars_from=model.program,
-    )
+    other = on_places(model.main, _KIND.on(_KIND.places), model.loss, share_vars_from=model.program)
     return [(model, model.program), (model, other)] * (THREADS // 2)
 
 

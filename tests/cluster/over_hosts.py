@@ -23,6 +23,7 @@ from rowlock.executor.plan import emission
 from rowlock.executor.plan.run import MEASURED_STEPS
 from rowlock.strategies.errors import CollectiveError
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
+from tests.programs import on_places, own_programs
 
 SELF = "tests.cluster.over_hosts"  # whose __name__ is __main__
 PLACES = 2
@@ -66,9 +67,8 @@ class WideNet:
     WIDTH, LAYERS, ROWS, SLOW_S = 256, 5, 1000, 0.04
 
     def __init__(self) -> None:
-        self.main, startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        self.main.random_seed = startup.random_seed = 1
-        with fluid.program_guard(self.main, startup), fluid.unique_name.guard():
+        self.scope = fluid.Scope()
+        with own_programs(1) as (self.main, startup):
             top = fluid.layers.fc(fluid.data("x", [None, 1]), self.WIDTH, bias_attr=False)
             for _ in range(self.LAYERS):
                 top = fluid.layers.fc(top, self.WIDTH, act="relu", bias_attr=False)
@@ -76,9 +76,7 @@ class WideNet:
             fluid.optimizer.SGD(0.1).minimize(self.loss)
         self.exe = fluid.Executor()
         self.exe.run(startup, scope=self.scope)
-        self.program = fluid.CompiledProgram(self.main).with_data_parallel(
-            loss_name=self.loss.name, places=fluid.cpu_places(PLACES)
-        )
+        self.program = on_places(self.main, PLACES, self.loss)
         self.feed = {"x": np.random.default_rng(0).random((self.ROWS, 1), "float32")}
 
     def step(self) -> None:

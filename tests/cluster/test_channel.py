@@ -728,25 +728,15 @@ def test_a_replica_that_cannot_come_ends_the_wait() -> None:
     assert "fell over" in str(result())
 
 
-def test_without_room_for_shared_memory_the_socket_does_it(
-    start: Start, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("lacking", ["create", "populate"])  # a segment, a slot of it
+def test_without_room_in_shared_memory_the_socket_does_it(
+    start: Start, monkeypatch: pytest.MonkeyPatch, lacking: str
 ) -> None:
     def full(*_: Any, **__: Any) -> Any:
         raise CollectiveError("/dev/shm has no room")
 
     channels = start(2, near=True)
-    monkeypatch.setattr("rowlock.cluster.channel.feed_buffer.Segment.create", full)
-    assert not any([stepped(channels, i, np.arange(9.0)) for i in range(4)])
-
-
-def test_without_room_for_a_slot_the_socket_does_it(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any, **__: Any) -> Any:
-        raise CollectiveError("/dev/shm has no room")
-
-    channels = start(2, near=True)
-    monkeypatch.setattr("rowlock.cluster.channel.feed_buffer.Segment.populate", full)
+    monkeypatch.setattr(f"rowlock.cluster.channel.feed_buffer.Segment.{lacking}", full)
     assert not any([stepped(channels, i, np.arange(9.0)) for i in range(4)])
 
 

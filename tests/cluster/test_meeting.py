@@ -6,6 +6,7 @@ import inspect
 import multiprocessing
 import os
 import signal
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -150,16 +151,22 @@ def among(size: int, work: Callable[[SharedMemoryGroup], Any]) -> dict[int, Any]
 
 
 @pytest.mark.kills
-def test_living_ranks_leave_together_whenever_a_rank_is_killed() -> None:
-    """A victim is killed at a random moment: those who live got through the same number of meetings."""
+@pytest.mark.parametrize("how", ["killed", "aborts"])
+def test_living_ranks_leave_together_whenever_a_rank_ends(how: str) -> None:
+    """At a random moment: those who live got through the same number of meetings.
+
+    An abort comes from another thread, as a watcher's does.
+    """
     for seed in range(12):
         delay = float(np.random.default_rng(seed).uniform(0.0, 0.02))
 
         def work(group: SharedMemoryGroup, delay: float = delay) -> Any:
             group.barrier()
-            if group.rank == 2:
+            if group.rank == 2 and how == "killed":
                 signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
                 signal.setitimer(signal.ITIMER_REAL, delay + 1e-5)
+            elif group.rank == 2:
+                threading.Timer(delay, group.abort, ["told to"]).start()
             passed = 0
             try:
                 while True:
@@ -169,30 +176,8 @@ def test_living_ranks_leave_together_whenever_a_rank_is_killed() -> None:
                 return passed
 
         counts = among(3, work)
-        assert sorted(counts) == [0, 1]
-        assert counts[0] == counts[1]
-
-
-def test_living_ranks_leave_together_whenever_a_rank_aborts() -> None:
-    """An abort comes from another thread, as a watcher's does, in the middle of meetings."""
-    import threading
-
-    for seed in range(12):
-        delay = float(np.random.default_rng(seed).uniform(0.0, 0.02))
-
-        def work(group: SharedMemoryGroup, delay: float = delay) -> Any:
-            group.barrier()
-            if group.rank == 2:
-                threading.Timer(delay, group.abort, ["told to"]).start()
-            passed = 0
-            try:
-                while True:
-                    group.barrier(When(60))
-                    passed += 1
-            except CollectiveAborted:
-                return passed
-
-        assert len(set(among(3, work).values())) == 1
+        assert sorted(counts) == ([0, 1] if how == "killed" else [0, 1, 2])
+        assert len(set(counts.values())) == 1
 
 
 def test_ranks_that_were_stopped_together_meet() -> None:

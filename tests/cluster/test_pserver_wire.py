@@ -54,6 +54,7 @@ from rowlock.strategies.errors import (
     ServerLost,
     StateMismatch,
 )
+from tests.programs import own_programs
 
 from ..conftest import eventually, freeze
 from .servers import Summing, expected, gradient, initial, size_of, step_of, train
@@ -503,8 +504,8 @@ def test_one_that_said_goodbye_is_not_lost(servers: Servers) -> None:
 
 
 def _served(endpoint: str) -> ParameterServer:
-    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    scope = fluid.Scope()
+    with own_programs() as (main, startup):
         top = fluid.layers.fc(fluid.data("x", [None, 200]), 200, bias_attr=False)
         fluid.optimizer.SGD(1.0).minimize(fluid.layers.mean(top))
     transpiler = fluid.DistributeTranspiler()

@@ -36,6 +36,7 @@ from rowlock.strategies.errors import (
     ReplicaLost,
     ResourceExhausted,
 )
+from tests.programs import executor_after, on_places
 
 from ..conftest import eventually, freeze, segments_end
 from ..executor.test_gang_contract import Regression, feeds
@@ -445,7 +446,7 @@ def test_a_replica_stuck_in_an_op_is_named_with_the_op(launch: Launch) -> None:
             x = fluid.data("x", [None, 1])
             y = main.current_block().create_var(name="y", dtype="float32", shape=[-1, 1])
             fluid.layers.py_func(stuck, x, y)
-        program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
+        program = on_places(main, 2)
         exe = fluid.Executor()
         exe.run(program, {"x": np.zeros((2, 1), "float32")}, [y])
         gang = delivery(program._parallel.gang)
@@ -473,11 +474,8 @@ def test_only_the_replica_that_is_stuck_is_given_up(launch: Launch) -> None:
             fluid.layers.py_func(stuck, x, y)
             loss = fluid.layers.mean(hidden * y)
             fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
-        exe = fluid.Executor()
-        exe.run(startup, scope=scope)
-        program = fluid.CompiledProgram(main).with_data_parallel(
-            loss.name, places=fluid.cpu_places(2)
-        )
+        exe = executor_after(startup, scope)
+        program = on_places(main, 2, loss)
         exe.run(program, {"x": np.ones((2, 1), "f4")}, scope=scope)
         before = np.array(scope.find_var("w").get_tensor())
         with pytest.raises(ReplicaLost, match=r"no answer from replica 1.*in py_func") as caught:
@@ -494,7 +492,7 @@ def test_memory_that_is_not_there_is_refused_before_the_step(launch: Launch) -> 
             x = fluid.data("x", [None, 4])
             huge = fluid.layers.fill_constant([1 << 20, 1 << 20], "float32", 1.0)
             top = fluid.layers.elementwise_add(fluid.layers.reduce_sum(huge), x)
-        program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
+        program = on_places(main, 2)
         exe = fluid.Executor()
         for _ in range(2):
             with pytest.raises(

@@ -19,14 +19,14 @@ from rowlock.cluster.ray.replica_handle import why
 from rowlock.executor.gang import launchers
 from rowlock.strategies.current import current_config
 from rowlock.strategies.errors import PlacementError, ValuesLost
+from tests.programs import on_places, own_programs
 
 
 def test_places_waiting_and_compiling_are_said_once(
     ray_cluster: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="rowlock")
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         x = fluid.data("x", [None, 2])
         loss = fluid.layers.mean(fluid.layers.fc(x, 1))
     exe = fluid.Executor(fluid.CPUPlace())
@@ -36,10 +36,7 @@ def test_places_waiting_and_compiling_are_said_once(
         rowlock.cluster(launcher="ray", num_cpus_per_replica=2),
     ):
         exe.run(startup)
-        one, other = (
-            fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
-            for _ in range(2)
-        )
+        one, other = (on_places(main, 2) for _ in range(2))
         for _ in range(3):
             exe.run(one, feed=feed, fetch_list=[loss])
         said = [record.getMessage() for record in caplog.records]

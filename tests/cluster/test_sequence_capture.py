@@ -16,6 +16,7 @@ from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy
 from tests.cluster import test_nccl_programs as nccl
 from tests.contract.crews import Crew, crew
+from tests.programs import own_programs
 
 pytestmark = pytest.mark.cuda
 CELLS = 4
@@ -23,8 +24,7 @@ CELLS = 4
 
 def compiled(on_gpus: bool) -> tuple[Compiled, dict[str, Any]]:
     """Return two LSTMs trained by gradient descent on two replicas, and values to begin with."""
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         hidden = fluid.data("x", [None, 4 * CELLS], lod_level=1)
         for _ in range(2):
             hidden, _ = fluid.layers.dynamic_lstm(fluid.layers.fc(hidden, 4 * CELLS), 4 * CELLS)

@@ -44,18 +44,6 @@ def _shown_elsewhere(item: pytest.Item) -> bool:
     return both and by_device and not any(name in item.nodeid for name in BOTH[:2])
 
 
-@pytest.fixture
-def fresh_programs() -> Iterator[None]:
-    """Build into programs of the test's own, with names and values of their own."""
-    main, startup = fluid.Program(), fluid.Program()
-    with (
-        fluid.program_guard(main, startup),
-        fluid.unique_name.guard(),
-        fluid.scope_guard(fluid.Scope()),
-    ):
-        yield
-
-
 @pytest.fixture(params=["threads", "ray"])
 def gang(request: pytest.FixtureRequest) -> Iterator[str]:
     """Each kind of gang in turn."""
@@ -70,13 +58,6 @@ def without_ray() -> Iterator[None]:
     """Have replicas be threads where there is no Ray, and where all of it is on GPUs, unless a test says so."""
     by_ray = _RAY and DEVICE == "cpu"
     with contextlib.nullcontext() if by_ray else rowlock.cluster(launcher="threads"):
-        yield
-
-
-@pytest.fixture
-def threads() -> Iterator[None]:
-    """A gang of threads, for what does not depend on the kind."""
-    with rowlock.cluster(launcher="threads"):
         yield
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 import rowlock.fluid as fluid
-from rowlock.strategies.build import BuildStrategy
-from rowlock.strategies.execution import ExecutionStrategy
+from tests.programs import on_places, own_programs
 
 Optimizers = Mapping[str, Callable[..., Any]]
 OPTIMIZERS: Optimizers = {
@@ -36,10 +35,8 @@ class Net:
         decay: float = 0.0,
         layers: int = 1,
     ) -> None:
-        self.main, self.startup = fluid.Program(), fluid.Program()
-        self.main.random_seed = self.startup.random_seed = 5
         self.scope = fluid.Scope()
-        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
+        with own_programs(5) as (self.main, self.startup):
             x = fluid.data("x", [None, 4])
             y = fluid.data("y", [None, 1])
             hidden = x
@@ -74,11 +71,12 @@ class Net:
         """
         program = self.main if program is None else program
         trains = program is self.main
-        return fluid.CompiledProgram(program).with_data_parallel(
-            loss_name=self.loss.name if trains else None,
-            places=fluid.cpu_places(first + places)[first:],
-            build_strategy=BuildStrategy(**(build or {})),
-            exec_strategy=ExecutionStrategy(**(execution or {})),
+        return on_places(
+            program,
+            fluid.cpu_places(first + places)[first:],
+            self.loss.name if trains else None,
+            build=build or {},
+            execution=execution or {},
             **settings,
         )
 

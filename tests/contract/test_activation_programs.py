@@ -12,6 +12,7 @@ import rowlock
 import rowlock.fluid as fluid
 import rowlock.nn.functional as F
 from rowlock.strategies.errors import ExecutionError
+from tests.programs import on_places, own_programs
 
 L = fluid.layers
 
@@ -24,23 +25,17 @@ def trained(
     **strategy: Any,
 ) -> tuple[list[float], dict[str, np.ndarray], list[str]]:
     """Train with SGD; return losses, parameters and the ops of fused groups."""
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = 3
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs(3) as (main, startup):
         fed = {n: fluid.data(n, [None, *shape], dtype) for n, (shape, dtype) in shapes.items()}
         loss = L.mean(build(**fed))
         fluid.optimizer.SGD(0.1).minimize(loss)
-    settings = fluid.BuildStrategy()
-    for name, value in strategy.items():
-        setattr(settings, name, value)
+    settings = fluid.BuildStrategy(**strategy)
     exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
     draw = np.random.default_rng(0)
     losses = []
     with fluid.scope_guard(scope), rowlock.cluster(launcher="threads"):
         exe.run(startup)
-        program = fluid.CompiledProgram(main).with_data_parallel(
-            loss.name, settings, places=fluid.cpu_places(places)
-        )
+        program = on_places(main, places, loss, build=settings)
         feed = {
             n: draw.integers(0, 3, (6, *shape)).astype(dtype)
             if dtype.startswith("int")

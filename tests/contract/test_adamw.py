@@ -15,6 +15,7 @@ from rowlock.optimizer import AdamW
 from rowlock.strategies.errors import InvalidArgument, InvalidType, InvalidValue
 from tests.conftest import product
 from tests.ops.reference.registry import REFERENCE
+from tests.programs import executor_after, on_places, own_programs
 
 PADDLE = json.loads((Path(__file__).parents[1] / "reference" / "adamw.json").read_text())
 OPTIMIZERS: Mapping[str, Callable[[], AdamW]] = {
@@ -54,18 +55,15 @@ def _fc(x: Any, size: int, names: tuple[str, str], case: str) -> Any:
 
 def trained(optimizer: Callable[[], AdamW], case: str, places: int) -> list[dict[str, Any]]:
     """Parameters after each step of the net of ``generate_adamw.py``."""
-    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    scope = fluid.Scope()
+    with own_programs() as (main, startup):
         x, y = fluid.data("x", [None, 4]), fluid.data("y", [None, 1])
         hidden = fluid.layers.tanh(_fc(x, 3, ("w1", "b1"), case))
         cost = fluid.layers.square_error_cost(_fc(hidden, 1, ("w2", "b2"), case), y)
         loss = fluid.layers.mean(cost)
         optimizer().minimize(loss)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup, scope=scope)
-    program = fluid.CompiledProgram(main).with_data_parallel(
-        loss_name=loss.name, places=fluid.cpu_places(places)
-    )
+    exe = executor_after(startup, scope)
+    program = on_places(main, places, loss)
     feed = {name: np.array(rows, "float32") for name, rows in PADDLE["feed"].items()}
     steps = []
     for _ in range(4):

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import rowlock
-import rowlock.fluid as fluid
 from rowlock.strategies.errors import InvalidState, ReplicaLost
+from tests.programs import on_places
 
 from ..conftest import lasting, one_in
 from .nets import OPTIMIZERS, Net, feed
@@ -84,9 +84,7 @@ def test_told_at_once_until_it_is_healed(how: Callable[..., None]) -> None:
         expected = losses_of(twin, twin.compiled(2), 4, lambda step: None)
         parameters = twin.parameters()
         program = net.compiled(2)
-        test = fluid.CompiledProgram(net.test).with_data_parallel(
-            share_vars_from=program, places=fluid.cpu_places(2)
-        )
+        test = on_places(net.test, 2, share_vars_from=program)
         losses_of(net, program, 2, lambda step: None)
         (before,) = net.run(test, feed(8, 5), [net.prediction])
         checkpoint = saved(net)

@@ -12,8 +12,9 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.strategies.build import BuildStrategy, ReduceStrategy
+from rowlock.strategies.build import ReduceStrategy
 from tests.conftest import product
+from tests.programs import executor_after, on_places, own_programs
 from tests.reference import around_optimizers as programs
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "around_optimizers.json"
@@ -33,8 +34,8 @@ class Run:
     """A case of the record, built and started; ``build``: on two places, with these fields of the strategy."""
 
     def __init__(self, case: str, build: dict[str, Any] | None = None) -> None:
-        self.main, self.startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
+        self.scope = fluid.Scope()
+        with own_programs() as (self.main, self.startup):
             package = rowlock if case in programs.CASES_2X else fluid
             self.loss, self.averages = CASES[case](package)
         self.exe = fluid.Executor(fluid.CPUPlace())
@@ -45,9 +46,7 @@ class Run:
                 tensor.set(programs.initial()[name], fluid.CPUPlace())
         self.program: Any = self.main
         if build is not None:
-            self.program = fluid.CompiledProgram(self.main).with_data_parallel(
-                self.loss.name, BuildStrategy(**build), places=fluid.cpu_places(2)
-            )
+            self.program = on_places(self.main, 2, self.loss, build=build)
 
     def step(self, feed: dict[str, np.ndarray]) -> float:
         losses = self.exe.run(self.program, feed, [self.loss], scope=self.scope)[0]
@@ -94,8 +93,7 @@ def test_filters_that_upsample_are_symmetric() -> None:
     """Paddle's rows are shifted: it divides where it means to count."""
     with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
         programs.bilinear(fluid)
-        exe = fluid.Executor()
-        exe.run(fluid.default_startup_program())
+        exe = executor_after()
         names = [p.name for p in fluid.default_main_program().all_parameters()]
         filters = dict(zip(names, exe.run(fetch_list=names), strict=True))
     for name, triangle in (("f4", [0.25, 0.75, 0.75, 0.25]), ("f3", [0.25, 0.75, 0.75])):
@@ -129,8 +127,7 @@ def test_two_places_take_the_same_steps(case: str, how: str, threads: None) -> N
 def test_a_second_optimizer_differentiates_at_the_weights_that_the_first_one_left(
     build: dict[str, Any] | None, threads: None
 ) -> None:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         y = fluid.data("x", [None, 1])
         for name, value in (("w1", 0.5), ("w2", 0.2)):
             start = fluid.initializer.Constant(value)
@@ -141,9 +138,7 @@ def test_a_second_optimizer_differentiates_at_the_weights_that_the_first_one_lef
     exe, program, scope = fluid.Executor(fluid.CPUPlace()), main, fluid.Scope()
     exe.run(startup, scope=scope)
     if build is not None:
-        program = fluid.CompiledProgram(main).with_data_parallel(
-            loss.name, BuildStrategy(**build), places=fluid.cpu_places(2)
-        )
+        program = on_places(main, 2, loss, build=build)
     exe.run(program, {"x": np.full((2, 1), 3.0, "f4")}, scope=scope)
     w1, w2 = (np.array(scope.find_var(name).get_tensor()).item() for name in ("w1", "w2"))
     between = 0.2 - 0.1 * (3 * 0.5)  # w2, which the second gradient of w1 reads
@@ -158,10 +153,9 @@ class Deep:
     """Layers with batch norm and dropout; ``wrap`` makes the optimizer from Adam and the checkpoints."""
 
     def __init__(self, wrap: Callable[..., Any], *, low: bool = False, depth: int = 4) -> None:
-        self.main, self.startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        self.main.random_seed = self.startup.random_seed = 7
+        self.scope = fluid.Scope()
         marks = []
-        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
+        with own_programs(7) as (self.main, self.startup):
             x, y = fluid.data("x", [None, 8]), fluid.data("y", [None, 1])
             hidden = x
             for _ in range(depth):
@@ -179,13 +173,10 @@ class Deep:
 
     def train(self, places: int = 0, steps: int = 3, **build: Any) -> dict[str, np.ndarray]:
         """The persistables after some steps, on one executor or on places."""
-        exe = fluid.Executor(fluid.CPUPlace())
-        exe.run(self.startup, scope=self.scope)
+        exe = executor_after(self.startup, self.scope)
         self.program: Any = self.main
         if places:
-            self.program = fluid.CompiledProgram(self.main).with_data_parallel(
-                self.loss.name, BuildStrategy(**build), places=fluid.cpu_places(places)
-            )
+            self.program = on_places(self.main, places, self.loss, build=build)
         draw = np.random.RandomState(3)
         for _ in range(steps):
             feed = {
@@ -296,8 +287,7 @@ def test_weights_look_ahead_in_mixed_precision(threads: None) -> None:
 
 
 def test_averages_of_float16_parameters_are_float32() -> None:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         w = fluid.layers.create_parameter(
             [4], "float16", "w", default_initializer=fluid.initializer.Constant(1.0)
         )
@@ -377,8 +367,7 @@ def test_what_cannot_work_is_refused(
 
 
 def test_a_rate_that_a_program_puts_in_the_optimizer_is_the_one_that_updates_take() -> None:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         loss = fluid.layers.reduce_sum(fluid.layers.create_parameter([1], "float32", name="w"))
         optimizer = fluid.optimizer.SGD(0.5)
         rate = fluid.layers.create_global_var([1], 0.25, "float32", True, name="scheduled")

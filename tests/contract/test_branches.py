@@ -13,6 +13,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
+from tests.programs import executor_after, on_places, own_programs
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "branches.json"
 CASES: dict[str, Any] = json.loads(REFERENCE.read_text())
@@ -30,8 +31,7 @@ def feeds(step: int) -> dict[str, np.ndarray]:
 
 def run(name: str, program: Any) -> None:
     """Run ten steps and compare each fetch with Paddle's."""
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(load(name, "startup"))
+    exe = executor_after(load(name, "startup"))
     for step, expected in enumerate(CASES[name]["steps"]):
         values = exe.run(program, feed=feeds(step), fetch_list=CASES[name]["fetch"])
         for value, reference in zip(values, expected, strict=True):
@@ -47,12 +47,9 @@ def test_branches_compute_what_paddle_does(name: str) -> None:
 def test_branches_on_two_places(name: str) -> None:
     program = load(name)
     loss, rate = CASES[name]["fetch"]
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(load(name, "startup"))
+    exe = executor_after(load(name, "startup"))
     with rowlock.cluster(launcher="threads"):
-        compiled = fluid.CompiledProgram(program).with_data_parallel(
-            loss_name=loss, places=fluid.cpu_places(2)
-        )
+        compiled = on_places(program, 2, loss)
         for step, (reference, scheduled) in enumerate(CASES[name]["steps"]):
             losses, rates = exe.run(compiled, feed=feeds(step), fetch_list=[loss, rate])
             np.testing.assert_allclose(np.mean(losses), reference, rtol=1e-5, atol=1e-6)
@@ -84,8 +81,7 @@ def switched(x: Any, condition: Any) -> Any:
 
 @pytest.mark.parametrize("branch", [chosen, switched])
 def test_what_has_the_sequences_of_one_value_on_both_sides_keeps_them(branch: Any) -> None:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.data("x", [None, 1], lod_level=1)
         bound = fluid.data("bound", [1])
         value = branch(x, fluid.layers.less_than(fluid.layers.reduce_sum(x), bound))
@@ -149,8 +145,7 @@ def test_a_switch_takes_a_condition_of_unknown_size() -> None:
                     fluid.layers.assign(fluid.layers.fill_constant([1], "float32", value), rate)
             with switch.default():
                 fluid.layers.assign(fluid.layers.fill_constant([1], "float32", 0.3), rate)
-        exe = fluid.Executor(fluid.CPUPlace())
-        exe.run(fluid.default_startup_program())
+        exe = executor_after()
         rates = [
             float(exe.run(feed={"step": np.array([[s]], "float32")}, fetch_list=[rate])[0][0])
             for s in (0, 1, 2)

@@ -12,6 +12,7 @@ import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import InvalidValue
 from tests.contract.nets import assert_close
+from tests.programs import on_places, own_programs
 
 pytestmark = pytest.mark.usefixtures("fresh_programs")
 L = fluid.layers
@@ -104,8 +105,8 @@ class Case:
     """A loss of a net's result, and its gradient, built in a second pass."""
 
     def __init__(self, net: Callable[..., Any]) -> None:
-        self.main, self.startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
+        self.scope = fluid.Scope()
+        with own_programs() as (self.main, self.startup):
             x, number = fluid.data("x", [None, 3], "float64"), fluid.data("number", [1], "int64")
             x.stop_gradient = False
             self.out = net(x, number)
@@ -147,10 +148,11 @@ def test_the_result_has_the_size_of_the_branch_that_was_taken() -> None:
 def test_it_does_on_each_place(gang: str, net: Callable[..., Any]) -> None:
     """Each place's part, as it is alone; under passes that fuse what reads the result."""
     case = Case(net)
-    program = fluid.CompiledProgram(case.main).with_data_parallel(
-        loss_name=case.loss.name,
-        places=fluid.cpu_places(2),
-        build_strategy=BuildStrategy(fuse_elewise_add_act_ops=True, enable_auto_fusion=True),
+    program = on_places(
+        case.main,
+        2,
+        case.loss,
+        build=BuildStrategy(fuse_elewise_add_act_ops=True, enable_auto_fusion=True),
     )
     for number in (0, 2):
         out, _, slope = case.run(ROWS, number, program)

@@ -17,6 +17,7 @@ from rowlock.strategies.errors import (
     ShapeError,
     Unsupported,
 )
+from tests.programs import executor_after, own_programs
 from tests.reference import click_nets
 
 REFERENCE = json.loads(Path(click_nets.__file__).with_suffix(".json").read_text())
@@ -80,9 +81,7 @@ class Table:
     """A net over a table of hashed runs, in a scope of its own."""
 
     def __init__(self, trains: bool = True, uses: int = 1, **more: Any) -> None:
-        self.main, startup = fluid.Program(), fluid.Program()
-        self.main.random_seed = startup.random_seed = 5
-        with fluid.program_guard(self.main, startup), fluid.unique_name.guard():
+        with own_programs(5) as (self.main, startup):
             word = fluid.data("word", [None, 1], "int32", lod_level=1)
             word.stop_gradient = not trains
             self.rows = [hashed(word, **more) for _ in range(uses)]
@@ -162,8 +161,7 @@ def test_a_table_in_a_loop_is_refused() -> None:
             L.increment(i)
             L.less_than(i, n, cond=going)
         fluid.backward.append_backward(L.mean(total))
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup)
+    exe = executor_after(startup)
     with pytest.raises(
         Unsupported, match="updates its table, which cannot be done in a branch or a loop"
     ):
@@ -280,8 +278,7 @@ def test_mistakes_are_named(mistake: str) -> None:
 )
 def test_wrong_values_are_named(build: Any, feed: Any, message: str) -> None:
     out = build()
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     feed = {name: np.array(value) for name, value in feed.items()}
     with pytest.raises(ExecutionError, match=message) as caught:
         exe.run(feed=feed, fetch_list=[out])

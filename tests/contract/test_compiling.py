@@ -16,6 +16,7 @@ from rowlock.executor.replica.orders import Inventory
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import EnforceNotMet, InvalidState
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
+from tests.programs import on_places
 
 Scale = BuildStrategy.GradientScaleStrategy
 
@@ -30,9 +31,7 @@ def test_a_graph_is_as_good_as_its_program(gang: str) -> None:
     graph = fluid.core.Graph(net.main.desc)
     IrGraph = fluid.framework.IrGraph
     for source in (graph, IrGraph(graph, for_test=False).graph):
-        program = fluid.CompiledProgram(source).with_data_parallel(
-            loss_name=net.loss.name, places=fluid.cpu_places(2)
-        )
+        program = on_places(source, 2, net.loss)
         net.run(program, feed(6), [net.loss])
     compiled = other.compiled(2)
     other.run(compiled, feed(6), [])
@@ -92,9 +91,7 @@ def test_a_program_is_compiled_as_it_was(gang: str) -> None:
 
 def test_strategies_can_change_after_compiling_without_effect(threads: None) -> None:
     net, build = Net(), BuildStrategy()
-    program = fluid.CompiledProgram(net.main).with_data_parallel(
-        loss_name=net.loss.name, build_strategy=build, places=fluid.cpu_places(2)
-    )
+    program = on_places(net.main, 2, net.loss, build=build)
     net.run(program, feed(6), [])
     build.gradient_scale_strategy = Scale.One
     with pytest.warns(UserWarning, match="gradient_scale_strategy changed after"):
@@ -141,9 +138,7 @@ def test_places_from_the_environment(monkeypatch: pytest.MonkeyPatch, threads: N
 
 def test_one_place_may_stand_alone(gang: str) -> None:
     net = Net()
-    program = fluid.CompiledProgram(net.main).with_data_parallel(
-        loss_name=net.loss.name, places=fluid.CPUPlace()
-    )
+    program = on_places(net.main, fluid.CPUPlace(), net.loss)
     assert net.run(program, feed(6), [net.loss])[0].shape == (1,)
 
 
@@ -181,9 +176,7 @@ def test_a_gpu_that_is_not_there(threads: None) -> None:
 def test_places_of_two_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(place, "gpu_count", lambda: 1)
     net = Net()
-    program = fluid.CompiledProgram(net.main).with_data_parallel(
-        loss_name=net.loss.name, places=[fluid.CPUPlace(), fluid.CUDAPlace(0)]
-    )
+    program = on_places(net.main, [fluid.CPUPlace(), fluid.CUDAPlace(0)], net.loss)
     with pytest.raises(AssertionError, match="another kind than the executor's"):
         net.run(program, feed(6), [])
 
@@ -295,9 +288,7 @@ def test_another_scope_or_place(threads: None, monkeypatch: pytest.MonkeyPatch) 
 def test_a_loss_name_is_only_a_flag(threads: None) -> None:
     net, other = Net(), Net()
     with pytest.warns(UserWarning, match="loss_name 'cost' is no variable"):
-        program = fluid.CompiledProgram(net.main).with_data_parallel(
-            loss_name="cost", places=fluid.cpu_places(2)
-        )
+        program = on_places(net.main, 2, "cost")
     assert_close(one_step(net, program), one_step(other, other.compiled(2)), 0)
 
 

@@ -17,6 +17,7 @@ import rowlock.nn as nn
 from rowlock.fluid.layers.utils import map_structure
 from rowlock.graph.ops.registry import BLOCK_OPS
 from rowlock.strategies.errors import InvalidValue, Unsupported
+from tests.programs import executor_after, on_places, own_programs
 from tests.reference import control_flow_cases as nets
 
 RECORD: dict[str, Any] = json.loads(Path(nets.__file__).with_name("control_flow.json").read_text())
@@ -32,8 +33,7 @@ pytestmark = pytest.mark.usefixtures("fresh_programs")
 
 def numbers(name: str, main: Any, program: Any, startup: Any, fetches: list[Any]) -> None:
     """Run the recorded steps and compare every fetch."""
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup)
+    exe = executor_after(startup)
     for feed, expected in zip(nets.feeds(main), RECORD[name]["steps"], strict=True):
         values = exe.run(program, feed=feed, fetch_list=fetches)
         for value, reference in zip(values, expected, strict=True):
@@ -95,8 +95,7 @@ def test_clones_and_pruned_programs_hold_only_blocks_in_use(name: str) -> None:
 
 def test_a_saved_model_keeps_its_branches(tmp_path: Path) -> None:
     main, startup, fetches = nets.build(fluid, "gru_lengths")
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup)
+    exe = executor_after(startup)
     feed = nets.feeds(main)[1]
     (before,) = exe.run(main.clone(for_test=True), feed=feed, fetch_list=[fetches[1].name])
     fluid.io.save_inference_model(str(tmp_path), list(feed), [fetches[1]], exe, main)
@@ -132,9 +131,7 @@ def test_every_pass_keeps_what_blocks_compute(reduces: bool) -> None:
         strategy.fuse_elewise_add_act_ops = strategy.enable_auto_fusion = True
         if reduces:
             strategy.reduce_strategy = fluid.BuildStrategy.ReduceStrategy.Reduce
-        return fluid.CompiledProgram(main).with_data_parallel(
-            loss_name=loss.name, build_strategy=strategy, places=fluid.cpu_places(2)
-        )
+        return on_places(main, 2, loss, build=strategy)
 
     with rowlock.cluster(launcher="threads"):
         losses = nets.train(fluid, "classifier", compiled)
@@ -143,8 +140,7 @@ def test_every_pass_keeps_what_blocks_compute(reduces: bool) -> None:
 
 def blocks_between_layers(recompute: bool) -> list[float]:
     """Return the losses of three steps of a net with a recurrent block and a branch."""
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         x = fluid.data("x", [None, 5, 4])
         _, last = L.rnn(L.GRUCell(6, constant(0.1)), L.fc(x, 4, 2, constant(0.2), act="tanh"))
         y = L.fc(last, 6, 1, constant(0.3), act="tanh")
@@ -171,8 +167,7 @@ TENTHS = np.arange(18, dtype="float32") / 10
 
 
 def run(feed: dict[str, Any], *fetches: Any) -> list[Any]:
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     return exe.run(feed=feed, fetch_list=list(fetches))
 
 
@@ -498,12 +493,9 @@ def test_entries_that_are_read_twice_and_written_twice() -> None:
 def test_a_loop_on_two_places_and_saved(tmp_path: Path) -> None:
     main, startup, fetches = nets.build(fluid, "arrays")
     feed = [{"x": np.arange(1, 7, dtype="float32").reshape(2, 3) / 10}] * 2
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup)
+    exe = executor_after(startup)
     with rowlock.cluster(launcher="threads"):
-        compiled = fluid.CompiledProgram(main).with_data_parallel(
-            loss_name=fetches[0].name, places=fluid.cpu_places(2)
-        )
+        compiled = on_places(main, 2, fetches[0])
         losses, slopes = exe.run(compiled, feed=feed, fetch_list=[fetches[0], "w@GRAD"])
     np.testing.assert_allclose(losses, 7.0875, rtol=1e-5)  # case A
     np.testing.assert_allclose(slopes[:3], np.repeat([[4.275], [4.725], [5.175]], 3, 1), rtol=1e-5)
@@ -625,8 +617,7 @@ def test_mistakes_are_told(mistake: Any, error: type[Exception], text: str) -> N
 
 def over_steps(steps: int | None) -> tuple[Any, Any, list[Any]]:
     """Build a GRU over sequences of so many steps; return programs, and loss, outputs and a gradient."""
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         x, many = fluid.data("x", [None, steps, 4]), fluid.data("many", [None], "int64")
         out, last = L.rnn(L.GRUCell(3, constant(0.1)), x, sequence_length=many)
         loss = L.mean(last) + L.mean(out)
@@ -637,14 +628,11 @@ def over_steps(steps: int | None) -> tuple[Any, Any, list[Any]]:
 @pytest.mark.parametrize("places", [1, 2])
 def test_a_number_of_steps_that_is_fed(places: int) -> None:
     main, startup, fetches = over_steps(None)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup)
+    exe = executor_after(startup)
     program = main
     with rowlock.cluster(launcher="threads"):
         if places > 1:
-            program = fluid.CompiledProgram(main).with_data_parallel(
-                loss_name=fetches[0].name, places=fluid.cpu_places(places)
-            )
+            program = on_places(main, places, fetches[0])
         for steps in (5, 2, 5, 3):
             feed = {
                 "x": np.random.RandomState(steps).randn(4, steps, 4).astype("float32"),
@@ -730,7 +718,7 @@ def test_types_that_differ_are_named_when_the_program_runs(
     main: Any = fluid.default_main_program()
     if places > 1:
         cpus = fluid.cpu_places(places)
-        main = fluid.CompiledProgram(main).with_data_parallel(places=cpus)
+        main = on_places(main, cpus)
     with pytest.raises(error, match=f"{text}.*test_control_flow"):
         exe.run(main, feed={"x": np.ones((4, 3), "float32")}, fetch_list=[value])
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
+from tests.programs import own_programs
 
 L = fluid.layers
 SHAPE = (3, 2, 3)
@@ -134,8 +135,7 @@ NETS = (
 def test_gradients_are_slopes(net: Callable[..., Any], limit: float) -> None:
     draw = np.random.RandomState(0)
     values = {"x": draw.randn(*SHAPE), "w": draw.randn(3, 3) * 0.4}
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         operands = [fluid.data(name, value.shape, "float64") for name, value in values.items()]
         for operand in operands:
             operand.stop_gradient = False
@@ -160,8 +160,7 @@ def test_gradients_of_two_losses_are_slopes_of_each(net: Callable[..., Any]) -> 
     """A step's value has the name of its sequence, of which the pass before declared a gradient."""
     draw = np.random.RandomState(0)
     values = {"x": draw.randn(*SHAPE), "w": draw.randn(3, 3) * 0.4}
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         operands = [fluid.data(name, value.shape, "float64") for name, value in values.items()]
         for operand in operands:
             operand.stop_gradient = False

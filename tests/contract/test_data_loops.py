@@ -20,6 +20,7 @@ from rowlock.graph.ir.loops import Loops
 from rowlock.graph.ir.recurrent import Recurrence
 from rowlock.strategies.errors import ExecutionError, InvalidType
 from tests.contract.conftest import ON_BOTH
+from tests.programs import executor_after, on_places, own_programs
 from tests.reference import control_flow_cases as nets
 
 L = fluid.layers
@@ -31,8 +32,7 @@ pytestmark = pytest.mark.usefixtures("fresh_programs")
 
 
 def run(feed: dict[str, Any], fetches: list[Any]) -> list[np.ndarray]:
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     return exe.run(feed=feed, fetch_list=fetches)
 
 
@@ -123,9 +123,7 @@ def test_what_grows_may_be_compiled_with_every_switch(tmp_path: Path) -> None:
     strategy = fluid.BuildStrategy()
     strategy.fuse_elewise_add_act_ops = strategy.enable_auto_fusion = True
     strategy.debug_graphviz_path = str(tmp_path / "net")
-    program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
-        build_strategy=strategy, places=fluid.cpu_places(2)
-    )
+    program = on_places(fluid.default_main_program(), 2, build=strategy)
     with rowlock.cluster(launcher="threads"):
         feed = [{"n": np.array([rounds])} for rounds in (3, 1)]
         (sums,) = fluid.Executor(fluid.CPUPlace()).run(program, feed=feed, fetch_list=[out])
@@ -146,13 +144,10 @@ def test_what_grows_trains_on_two_places(switch: str) -> None:
     loss = L.reduce_mean(L.square(L.reduce_sum(grown, 1))) + beside
     fluid.optimizer.SGD(0.0001).minimize(loss)
     feed = {"x": np.ones((1, 4), "float32"), "n": np.array([3])}
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     with rowlock.cluster(launcher="threads"):
         strategy = fluid.BuildStrategy(**{switch: True} if switch else {})
-        program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
-            loss.name, strategy, places=fluid.cpu_places(2)
-        )
+        program = on_places(fluid.default_main_program(), 2, loss, build=strategy)
         losses = [exe.run(program, [feed, feed], [loss])[0].mean() for _ in range(3)]
     assert losses == sorted(losses, reverse=True)
 
@@ -276,8 +271,7 @@ def test_loops_that_could_be_unrolled_have_the_same_numbers(
     monkeypatch.setattr(Loops, "_unrolled", lambda reader, op: None)
     monkeypatch.setattr(Recurrence, "_steps", lambda reader, op: None)
     main, startup, fetches = nets.build(fluid, name)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup)
+    exe = executor_after(startup)
     for feed, expected in zip(nets.feeds(main), RECORD[name]["steps"], strict=True):
         values = exe.run(main, feed=feed, fetch_list=fetches)
         for value, reference in zip(values, expected, strict=True):
@@ -329,7 +323,7 @@ def test_where_all_sequences_are_empty_no_step_is_made(threads: None) -> None:
     empty, *zeros = exe.run(main, feed=feeds[0], fetch_list=[out, *slopes])
     assert empty.shape == (0, 2, 4) and not any(np.any(slope) for slope in zeros)
     alone = exe.run(main, feed=feeds[1], fetch_list=slopes)
-    program = fluid.CompiledProgram(main).with_data_parallel(loss.name, places=fluid.cpu_places(2))
+    program = on_places(main, 2, loss)
     for slope, whole in zip(exe.run(program, feed=feeds, fetch_list=slopes), alone, strict=True):
         np.testing.assert_allclose(slope, np.concatenate([whole, whole]) / 2, rtol=1e-5)
 
@@ -386,9 +380,8 @@ def train(
 
     ``strike`` is called before each step, with its number and the program.
     """
-    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
-    main.random_seed = startup.random_seed = 3
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    scope = fluid.Scope()
+    with own_programs(3) as (main, startup):
         loss, _ = recurrent_net()
         fluid.optimizer.Adam(0.05).minimize(loss)
     exe = fluid.Executor(places[0] if places else fluid.CPUPlace())
@@ -398,11 +391,7 @@ def train(
         for name in "wb":
             tensor = scope.find_var(name).get_tensor()
             tensor.set(rng.standard_normal(tensor.shape()).astype("float32") / 2, fluid.CPUPlace())
-        program: Any = main
-        if places is not None:
-            program = fluid.CompiledProgram(main).with_data_parallel(
-                loss_name=loss.name, places=places
-            )
+        program = on_places(main, places, loss) if places is not None else main
         fed = rng.random((4, 4), "float32")
         feeds = [{"x": fed, "n": np.array([rounds])} for rounds in (1, 3, 2, 5, 3, 1, 4, 2)]
         losses = []
@@ -453,9 +442,7 @@ def test_a_mistake_in_a_loop_changes_nothing_on_busy_or_idle_places(
     exe, build = fluid.Executor(fluid.CPUPlace()), fluid.BuildStrategy()
     exe.run(fluid.default_startup_program())
     build.gradient_scale_strategy = fluid.BuildStrategy.GradientScaleStrategy.SampleWeighted
-    program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
-        loss.name, build, places=fluid.cpu_places(2)
-    )
+    program = on_places(fluid.default_main_program(), 2, loss, build=build)
 
     def step(limit: int) -> bytes:
         feed = {"x": np.ones((rows, 3), "float32"), "limit": np.array([limit])}
@@ -557,13 +544,10 @@ def test_a_loop_that_never_ends_on_one_of_two_places_is_an_error_of_its_op(launc
         )
         loss = L.mean(state)
         fluid.optimizer.SGD(0.1).minimize(loss)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup, scope=scope)
+    exe = executor_after(startup, scope)
     rows = np.ones((2, 2), "float32")
     with rowlock.cluster(launcher=launcher, step_deadline_s=4.0):
-        program = fluid.CompiledProgram(main).with_data_parallel(
-            loss_name=loss.name, places=fluid.cpu_places(2)
-        )
+        program = on_places(main, 2, loss)
 
         def step(limits: list[float]) -> Any:
             feed = {"x": rows, "limit": np.float32(limits).reshape(2, 1)}
@@ -587,8 +571,7 @@ def _slopes_before_a_loop(kind: str, loops: bool) -> list[Any]:
         initializer = fluid.initializer.NumpyArrayInitializer(values)
         return L.create_parameter([4, 4], "float32", name, fluid.ParamAttr(name, initializer))
 
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         x, limit = fluid.data("x", [None, 4]), fluid.data("limit", [1])
         w, u = parameter("w"), parameter("u")
 

@@ -14,6 +14,7 @@ import rowlock.fluid as fluid
 from rowlock.executor.replica.hypotheses import beam_search_decode
 from rowlock.executor.replica.tensor_array import Entry
 from rowlock.strategies.errors import InvalidType, InvalidValue, ShapeError
+from tests.programs import executor_after, on_places
 from tests.reference import decoding_2x as nets_2x
 from tests.reference import decoding_cases as nets
 from tests.reference.control_flow_cases import described
@@ -82,7 +83,7 @@ def test_two_places_decode_what_one_does(name: str) -> None:
         exe, main, fetches = nets.start(fluid, name)
         feed = {n: np.concatenate([v, v[::-1]]) for n, v in nets.feeds(fluid, main).items()}
         alone = exe.run(main, feed=feed, fetch_list=fetches)
-        program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
+        program = on_places(main, 2)
         together = exe.run(program, feed=feed, fetch_list=fetches)
     for one, two in zip(alone, together, strict=True):
         np.testing.assert_allclose(two, one, rtol=1e-5, atol=1e-6)
@@ -115,8 +116,7 @@ def test_what_is_decoded_in_2_x_is_paddles(name: str) -> None:
     first = fluid.data("first", [None, nets_2x.WIDTH])
     layers, decode = nets_2x.decoded(rowlock.nn, name, first)
     results = decode()
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     for number, parameter in enumerate(p for layer in layers for p in layer.parameters()):
         tensor = fluid.global_scope().find_var(parameter.name).get_tensor()
         tensor.set(nets_2x.initial(number, tensor.shape()), fluid.CPUPlace())

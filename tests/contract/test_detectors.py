@@ -12,6 +12,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import ExecutionError, ShapeError, Unsupported
+from tests.programs import executor_after
 from tests.reference import detectors
 
 REFERENCE = json.loads(Path(detectors.__file__).with_suffix(".json").read_text())
@@ -103,8 +104,7 @@ def test_the_precision_of_a_pass(fresh_programs: None) -> None:
     label = fluid.data("label", [None, 1], "int32", lod_level=1)
     box = fluid.data("box", [None, 4], lod_level=1)
     metric = fluid.metrics.DetectionMAP(rows, label, box, class_num=2)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     places = np.array([[0.1, 0.1, 0.4, 0.4], [0.5, 0.5, 0.9, 0.9]], "float32")
 
     def measured(guess: int) -> list[float]:

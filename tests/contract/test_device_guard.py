@@ -16,6 +16,7 @@ from rowlock.executor.simulated.simulated import COUNT
 from rowlock.strategies.build import BuildStrategy
 from tests.conftest import draws, one_in
 from tests.contract.conftest import need_gpus
+from tests.programs import on_places, own_programs
 
 Arrays = list[np.ndarray]
 guard, layers = fluid.device_guard, fluid.layers
@@ -37,9 +38,8 @@ class Net:
     """Programs built by a function from x [N, 4] and y [N, 1] to what is fetched, the loss first."""
 
     def __init__(self, build: Callable[..., list[Any]], optimizer: Any = None) -> None:
-        self.main, self.startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        self.main.random_seed = self.startup.random_seed = 5
-        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
+        self.scope = fluid.Scope()
+        with own_programs(5) as (self.main, self.startup):
             x, y = fluid.data("x", [None, 4]), fluid.data("y", [None, 1])
             self.fetches = build(x, y)
             self.test = self.main.clone(for_test=True)
@@ -354,9 +354,7 @@ def test_pinned_places_hold_data_and_compute_nothing(monkeypatch: pytest.MonkeyP
             (result,) = net.exe.run(net.main, feed=fed, fetch_list=["x"], scope=net.scope)
             np.testing.assert_array_equal(result, np.array(tensor))
     with pytest.raises(ValueError, match="nothing computes on CUDAPinnedPlace"):
-        fluid.CompiledProgram(net.main).with_data_parallel(
-            loss_name=net.fetches[0].name, places=[fluid.CUDAPinnedPlace()]
-        )
+        on_places(net.main, [fluid.CUDAPinnedPlace()], net.fetches[0])
     with pytest.raises(TypeError, match="a place such as CPUPlace"):
         fluid.Executor(fluid.CUDAPinnedPlace())  # type: ignore[arg-type]
 

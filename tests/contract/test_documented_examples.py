@@ -19,6 +19,7 @@ import pytest
 import rowlock.fluid as fluid
 from rowlock.cluster.fleet.jobs import free_ports
 from tests.conftest import lasting, one_in
+from tests.programs import own_programs
 
 ROOT = Path(__file__).parents[2]
 PROCESSES = "distributed"  # is run by a launcher
@@ -30,13 +31,7 @@ EXAMPLES = sorted(
 @pytest.fixture(autouse=True)
 def like_a_fresh_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("CPU_NUM", "1")
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = 1
-    with (
-        fluid.program_guard(main, startup),
-        fluid.unique_name.guard(),
-        fluid.scope_guard(fluid.Scope()),
-    ):
+    with own_programs(1), fluid.scope_guard(fluid.Scope()):
         yield
 
 

@@ -15,6 +15,7 @@ import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import Unsupported
 from tests.conftest import lasting, product
+from tests.programs import on_places, own_programs
 from tests.reference import double_gradients as nets
 
 from .test_switches import OFF, ON, REDUCE
@@ -25,8 +26,7 @@ L = fluid.layers
 
 def built(name: str) -> tuple[fluid.Program, Any, list[Any]]:
     """Build a net and give its parameters the values that they begin with."""
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         loss, others = nets.NETS[name](fluid)
     fluid.Executor(fluid.CPUPlace()).run(startup)
     for p in main.all_parameters():
@@ -75,9 +75,7 @@ def test_two_places_compute_what_one_does(name: str, switches: str, reduces: boo
     strategy = BuildStrategy(**{**SETS[switches], **(REDUCE if reduces else {})})
     with fluid.scope_guard(fluid.Scope()), lasting("threads"):
         main, loss, others = built(name)
-        program = fluid.CompiledProgram(main).with_data_parallel(
-            loss_name=loss.name, build_strategy=strategy, places=fluid.cpu_places(2)
-        )
+        program = on_places(main, 2, loss, build=strategy)
         exe = fluid.Executor(fluid.CPUPlace())
         for step, expected in enumerate(RECORD[name]["steps"]):
             values = exe.run(program, feed=nets.feeds(step), fetch_list=[loss, *others])

@@ -13,6 +13,7 @@ import pytest
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import FeedError, InvalidState, InvalidType, InvalidValue
 from tests.conftest import one_in
+from tests.programs import executor_after, on_places
 from tests.reference import dynamic_nets as nets
 from tests.reference import padded_steps
 from tests.reference.control_flow_cases import described
@@ -79,11 +80,8 @@ def test_programs_are_saved_and_loaded(name: str) -> None:
 def test_places_take_rows_of_one_branch_each(gang: str) -> None:
     """The first place has rows of the true branch alone, the second of the other."""
     main, startup, fetches, feeds = nets.build(fluid, "if_else")
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup)
-    program = fluid.CompiledProgram(main).with_data_parallel(
-        fetches[0].name, places=fluid.cpu_places(2)
-    )
+    exe = executor_after(startup)
+    program = on_places(main, 2, fetches[0])
     loss, out, *_, a, b, c = exe.run(program, feed=feeds[0], fetch_list=fetches)
     expected = [value for value, _ in RECORD["if_else"]["steps"][0]]
     np.testing.assert_allclose(np.mean(loss), expected[0], rtol=1e-5)
@@ -94,9 +92,8 @@ def test_places_take_rows_of_one_branch_each(gang: str) -> None:
 
 def test_places_make_steps_of_their_own_sequences(gang: str) -> None:
     main, startup, fetches, feeds = nets.build(fluid, "recurrent")
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup)
-    program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
+    exe = executor_after(startup)
+    program = on_places(main, 2)
     _, out, _ = exe.run(program, feed=feeds[1], fetch_list=fetches, return_numpy=False)
     expected, lod = RECORD["recurrent"]["steps"][1][1]
     assert out.lod() == lod
@@ -117,9 +114,7 @@ def test_a_place_of_a_list_may_have_no_sequences(threads: None) -> None:
     sums = L.sequence_pool(recurrent(), "sum") + 10.0 * L.sequence_pool(y, "sum")
     padded, _ = L.sequence_pad(x, L.fill_constant([1], "float32", 0.0))
     exe = fluid.Executor(fluid.CPUPlace())
-    program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
-        places=fluid.cpu_places(3)
-    )
+    program = on_places(fluid.default_main_program(), 3)
     rowless = np.zeros((0, 1), "float32")
     feed: list[Any] = [
         {"x": sequences([1, 2]), "y": sequences([2, 1])},
@@ -157,11 +152,8 @@ def test_each_place_makes_as_many_steps_as_its_longest_sequence(
 def test_places_train_on_their_own_sequences(name: str, gang: str) -> None:
     """The gradients of places with equally many rows add up to those of one place."""
     main, startup, fetches, feeds = nets.build(fluid, name)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup)
-    program = fluid.CompiledProgram(main).with_data_parallel(
-        fetches[0].name, places=fluid.cpu_places(2)
-    )
+    exe = executor_after(startup)
+    program = on_places(main, 2, fetches[0])
     alone = fluid.Scope()
     with fluid.scope_guard(alone):
         exe.run(startup)
@@ -213,8 +205,7 @@ def test_an_untaken_branch_changes_nothing() -> None:
         L.assign(count + L.reduce_mean(rows), count)
         branches.output(rows)
     (out,) = branches()
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     for sign, shape, total in ((1, (0, 2), 0.0), (-1, (3, 2), -1.0), (1, (0, 2), -1.0)):
         feed = {"x": np.full((3, 2), sign, "float32")}
         values = exe.run(feed=feed, fetch_list=[out, count])

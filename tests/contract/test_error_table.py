@@ -14,6 +14,7 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.device import place
 from tests.conftest import lasting
+from tests.programs import executor_after, on_places
 
 EnforceNotMet = fluid.core.EnforceNotMet
 PLACES = 2
@@ -51,10 +52,8 @@ class Net:
         return {"points": points, "target": points[:, :1] + 1, **other}
 
     def parallel(self, places: int = PLACES, **settings: Any) -> fluid.CompiledProgram:
-        settings.setdefault("loss_name", self.loss.name)
-        return fluid.CompiledProgram(self.main).with_data_parallel(
-            places=fluid.cpu_places(places), **settings
-        )
+        settings.setdefault("loss", self.loss)
+        return on_places(self.main, places, **settings)
 
     def works(self, program: Any, places: int = PLACES) -> None:
         """Run a good step, which must train."""
@@ -206,7 +205,7 @@ def test_fetches_that_cannot_be_joined(gang: str) -> None:
 
 def test_a_forward_program_runs_on_as_many_places_as_there_are_rows(gang: str) -> None:
     net = Net()
-    program = fluid.CompiledProgram(net.test).with_data_parallel(places=fluid.cpu_places(PLACES))
+    program = on_places(net.test, PLACES)
     feed = net.feed(1)
     out, loss = net.exe.run(program, feed, [net.out, net.loss])
     assert out.shape == (1, 3) and loss.shape == (1,)
@@ -232,7 +231,7 @@ def test_startup_not_run(gang: str) -> None:
 def test_customized_scale_without_the_gradient(gang: str) -> None:
     net, build = Net(), fluid.BuildStrategy()
     build.gradient_scale_strategy = fluid.BuildStrategy.GradientScaleStrategy.Customized
-    program, seed = net.parallel(build_strategy=build), net.loss.name + "@GRAD"
+    program, seed = net.parallel(build=build), net.loss.name + "@GRAD"
     for _ in range(2):
         with refused(EnforceNotMet, seed):
             net.exe.run(program, net.feed(), [net.loss])
@@ -256,10 +255,12 @@ def test_loss_name(gang: str) -> None:
     net = Net()
     for missing in (None, ""):
         with refused(AssertionError, "loss_name"):
-            net.parallel(loss_name=missing)
+            net.parallel(loss=missing)
     for other in (net.loss, 3):
         with refused(TypeError, "loss_name", "str", type(other).__name__):
-            net.parallel(loss_name=other)
+            fluid.CompiledProgram(net.main).with_data_parallel(
+                loss_name=other, places=fluid.cpu_places(PLACES)
+            )
     net.works(net.parallel())
 
 
@@ -268,7 +269,7 @@ def test_a_wrong_loss_name_warns_and_trains_alike(gang: str) -> None:
         with fluid.scope_guard(fluid.Scope()), fluid.unique_name.guard():
             net = Net()
             with warns:
-                program = net.parallel(loss_name=name or net.loss.name)
+                program = net.parallel(loss=name or net.loss.name)
                 losses = [net.exe.run(program, net.feed(), [net.loss])[0]]
             losses.append(net.exe.run(program, net.feed(), [net.loss])[0])
             return np.array(losses)
@@ -291,7 +292,7 @@ def test_places(monkeypatch: pytest.MonkeyPatch) -> None:
     with refused(TypeError, "device_count", "'2'"):
         fluid.cpu_places("2")  # type: ignore[arg-type]
     with refused(EnforceNotMet, "'cpu'"):
-        fluid.CompiledProgram(net.test).with_data_parallel(places=["cpu"])
+        on_places(net.test, ["cpu"])
     monkeypatch.setenv("CPU_NUM", "x")
     with refused(ValueError, "CPU_NUM", "'x'"):
         fluid.cpu_places()
@@ -310,7 +311,7 @@ def test_places_of_another_kind() -> None:
     net = Net()
     with refused(AssertionError):  # on a machine without GPUs the place itself is refused
         places = [fluid.CUDAPlace(0)]
-        program = fluid.CompiledProgram(net.test).with_data_parallel(places=places)
+        program = on_places(net.test, places)
         net.exe.run(program, net.feed(), [net.loss])
 
 
@@ -342,9 +343,7 @@ def test_sharing(gang: str) -> None:
     train, alone = net.parallel(), fluid.CompiledProgram(net.main)
 
     def test(source: Any, places: int = PLACES) -> fluid.CompiledProgram:
-        return fluid.CompiledProgram(net.test).with_data_parallel(
-            share_vars_from=source, places=fluid.cpu_places(places)
-        )
+        return on_places(net.test, places, share_vars_from=source)
 
     with refused(TypeError, "share_vars_from", "CompiledProgram"):
         test(net.main)
@@ -464,7 +463,7 @@ def test_a_finalized_build_strategy() -> None:
 
 def test_running_finalizes_nothing(gang: str) -> None:
     net, build = Net(), fluid.BuildStrategy()
-    program = net.parallel(build_strategy=build)
+    program = net.parallel(build=build)
     net.works(program)
     for field in FROZEN:
         setattr(build, field, getattr(build, field))
@@ -498,7 +497,7 @@ def test_a_graph_that_cannot_be_drawn(gang: str) -> None:
     net, build = Net(), fluid.BuildStrategy()
     build.debug_graphviz_path = "/no/such/folder/graph"
     with refused(EnforceNotMet, "/no/such/folder"):
-        net.exe.run(net.parallel(build_strategy=build), net.feed(), [net.loss])
+        net.exe.run(net.parallel(build=build), net.feed(), [net.loss])
     net.works(net.parallel())
 
 
@@ -518,7 +517,7 @@ def test_trainers(
     addresses = [f"127.0.0.1:{6174 + i}" for i in range(endpoints)]
     build.trainers_endpoints = net.main._trainers_endpoints = addresses
     with refused(error, *words):
-        net.exe.run(net.parallel(build_strategy=build), net.feed(), [net.loss])
+        net.exe.run(net.parallel(build=build), net.feed(), [net.loss])
     net.main._trainers_endpoints = []
     net.works(net.parallel())
 
@@ -627,7 +626,6 @@ def test_building(name: str) -> None:
         assert fluid.default_main_program() is main
         assert fluid.default_startup_program() is startup
         optimizer.SGD(0.1).minimize(model.loss)  # what was refused left nothing behind
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup)
+    exe = executor_after(startup)
     (loss,) = exe.run(main, {"x": np.ones((2, 3), "float32")}, [model.loss])
     assert np.isfinite(loss).all()

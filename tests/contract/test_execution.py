@@ -12,10 +12,10 @@ import pytest
 import rowlock.fluid as fluid
 from rowlock.executor.plan.instruction import Instruction
 from rowlock.executor.plan.run import Event, LaneFailed, Lanes, deal, dependencies, worth_dealing
-from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.execution import ExecutionStrategy
 from tests.conftest import one_in
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
+from tests.programs import on_places, own_programs
 
 COLLECTIVES = ("fused_all_reduce", "fused_reduce", "fused_broadcast")
 
@@ -95,9 +95,7 @@ def test_steps_in_a_call_count_for_dropping(threads: None) -> None:
 def test_threads_are_read_back_as_documented(threads: None) -> None:
     settings = ExecutionStrategy()
     net = Net()
-    program = fluid.CompiledProgram(net.main).with_data_parallel(
-        loss_name=net.loss.name, places=fluid.cpu_places(2), exec_strategy=settings
-    )
+    program = on_places(net.main, 2, net.loss, execution=settings)
     assert settings.num_threads == 0
     net.run(program, feed(4), [])
     assert settings.num_threads == 8
@@ -109,9 +107,8 @@ class Branches:
     SIZE = 800
 
     def __init__(self) -> None:
-        self.main, startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        self.main.random_seed = startup.random_seed = 1
-        with fluid.program_guard(self.main, startup), fluid.unique_name.guard():
+        self.scope = fluid.Scope()
+        with own_programs(1) as (self.main, startup):
             x = fluid.data("x", [None, self.SIZE])
             tops = []
             for _ in range(2):
@@ -136,12 +133,7 @@ class Branches:
         return program, loss
 
     def run(self, places: int, build: Any = None, **execution: Any) -> tuple[Any, np.ndarray]:
-        program = fluid.CompiledProgram(self.main).with_data_parallel(
-            loss_name=self.loss.name,
-            places=fluid.cpu_places(places),
-            build_strategy=BuildStrategy(**(build or {})),
-            exec_strategy=ExecutionStrategy(**execution),
-        )
+        program = on_places(self.main, places, self.loss, build=build or {}, execution=execution)
         program.trace()
         for _ in range(4):
             (loss,) = self.exe.run(program, self.feed, [self.loss], scope=self.scope)

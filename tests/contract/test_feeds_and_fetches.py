@@ -11,6 +11,7 @@ import pytest
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import EnforceNotMet, ExecutionError, FeedError
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, device_copies, feed
+from tests.programs import executor_after, on_places, own_programs
 
 
 def lengths(parts: list[np.ndarray]) -> list[int]:
@@ -33,31 +34,29 @@ def test_the_last_place_gets_the_remainder(
 
 
 def test_sequences_of_so_many_rows_as_declared_go_whole_to_each_place(threads: None) -> None:
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.data("x", [3, 1], lod_level=1)
         sums = fluid.layers.sequence_pool(x, "sum")
     rows = fluid.create_lod_tensor(
         np.array([[1.0], [2.0], [4.0]], "float32"), [[2, 1]], fluid.CPUPlace()
     )
     for places in (1, 2):
-        program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(places))
+        program = on_places(main, places)
         (whole,) = fluid.Executor().run(program, feed={"x": rows}, fetch_list=[sums])
         assert whole.ravel().tolist() == [3.0, 4.0] * places
 
 
 def test_a_result_that_is_to_last_has_the_size_of_its_batch(gang: str) -> None:
     """As of old, to look at it in the scope after a run."""
-    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    scope = fluid.Scope()
+    with own_programs() as (main, startup):
         hidden = fluid.layers.fc(fluid.data("x", [None, 2]), 4, act="tanh")
         hidden.persistable = True
         label = fluid.data("label", [None, 1], "int64")
         loss = fluid.layers.mean(fluid.layers.softmax_with_cross_entropy(hidden, label))
         fluid.optimizer.SGD(0.1).minimize(loss)
-    exe = fluid.Executor()
-    exe.run(startup, scope=scope)
-    compiled = fluid.CompiledProgram(main).with_data_parallel(loss.name, places=fluid.cpu_places(2))
+    exe = executor_after(startup, scope)
+    compiled = on_places(main, 2, loss)
     for program, places in ((main, 1), (compiled, 2)):
         for rows in (6, 4, 6, 10, 2):
             batch = {"x": np.random.rand(rows, 2).astype("f4"), "label": np.ones((rows, 1), int)}
@@ -80,7 +79,7 @@ def test_only_unknown_first_dimensions_are_split(gang: str) -> None:
         total = fluid.layers.elementwise_mul(
             fluid.layers.matmul(x, table, transpose_y=True), factor
         )
-    program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
+    program = on_places(main, 2)
     arrays = {
         "x": np.arange(6, dtype="float32").reshape(3, 2),
         "table": np.arange(8, dtype="float32").reshape(4, 2),
@@ -169,7 +168,7 @@ def test_what_cannot_be_joined(threads: None) -> None:
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()):
         turned = fluid.layers.transpose(fluid.data("x", [None, 2]), [1, 0])
-    program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
+    program = on_places(main, 2)
     x = np.arange(6, dtype="float32").reshape(3, 2)
     with pytest.raises(EnforceNotMet, match=r"cannot be joined.*return_merged=False"):
         fluid.Executor().run(program, {"x": x}, [turned])
@@ -181,8 +180,8 @@ class Words:
     """Sequences of ids: an embedding and a projection keep the sequences, a mean does not."""
 
     def __init__(self) -> None:
-        self.main, startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        with fluid.program_guard(self.main, startup), fluid.unique_name.guard():
+        self.scope = fluid.Scope()
+        with own_programs() as (self.main, startup):
             ids = fluid.data("ids", [None, 1], "int64", lod_level=1)
             embedded = fluid.layers.embedding(ids, [10, 4])
             self.out = fluid.layers.fc(embedded, 2)
@@ -210,7 +209,7 @@ def test_sequences_on_one_place() -> None:
 )
 def test_sequences_are_split_and_joined(gang: str, places: int, wanted: list[list[int]]) -> None:
     words = Words()
-    program = fluid.CompiledProgram(words.main).with_data_parallel(places=fluid.cpu_places(places))
+    program = on_places(words.main, places)
     out, mean = words.run(program, return_numpy=False)
     assert out.lod() == [[0, 2, 5, 9]] and mean.shape() == [places] and mean.lod() == []
     alone, _ = words.run(words.main, return_numpy=False)
@@ -228,7 +227,7 @@ def test_nested_sequences_keep_their_inner_ones(threads: None) -> None:
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()):
         doubled = fluid.layers.scale(fluid.data("x", [None, 1], lod_level=2), 2.0)
-    program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
+    program = on_places(main, 2)
     x = fluid.create_lod_tensor(
         np.arange(10.0, dtype="float32").reshape(10, 1), [[1, 2], [3, 3, 4]], None
     )

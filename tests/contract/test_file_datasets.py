@@ -24,6 +24,7 @@ from rowlock.strategies.errors import (
     MissingFile,
     Unsupported,
 )
+from tests.programs import executor_after, on_places
 from tests.reference import file_dataset_cases as cases
 
 PADDLE = json.loads((Path(__file__).parents[1] / "reference/file_datasets.json").read_text())
@@ -33,8 +34,7 @@ PADDLE = json.loads((Path(__file__).parents[1] / "reference/file_datasets.json")
 def net() -> Iterator[tuple[Any, ...]]:
     with fluid.scope_guard(fluid.Scope()):
         main, startup, variables, loss = cases.net(fluid)
-        exe = fluid.Executor(fluid.CPUPlace())
-        exe.run(startup)
+        exe = executor_after(startup)
         yield exe, main, variables, loss
 
 
@@ -337,9 +337,7 @@ def test_data_parallel_programs_train_from_files(launcher: str, tmp_path: Path, 
     dataset = dataset_of(variables, cases.write_files(str(tmp_path)))
     dataset.set_batch_size(4)  # the rest of one joins the second batch
     with rowlock.cluster(launcher=launcher):
-        compiled = fluid.CompiledProgram(main).with_data_parallel(
-            loss_name=loss.name, places=fluid.cpu_places(2)
-        )
+        compiled = on_places(main, 2, loss)
         with pytest.raises(InvalidValue, match="for_test"):
             exe.infer_from_dataset(compiled, dataset)
         exe.train_from_dataset(compiled, dataset)

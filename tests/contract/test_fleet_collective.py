@@ -30,6 +30,7 @@ from rowlock.strategies.errors import (
     MissingFile,
     Unsupported,
 )
+from tests.programs import executor_after, own_programs
 
 STEPS, ROWS = 4, 8
 _ports = itertools.count(40000)
@@ -51,9 +52,7 @@ def built(
     fleet: Collective, strategy: Any = None, optimizer: Any = None, width: int = 3
 ) -> tuple[Any, Any]:
     """Return the loss, and the hidden variable that recomputation keeps."""
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = 5
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs(5):
         x = fluid.data("x", [None, 4])
         y = fluid.data("y", [None, 1])
         hidden = fluid.layers.fc(x, width, act="tanh", param_attr="w")
@@ -72,8 +71,7 @@ def feeds() -> list[dict[str, Any]]:
 
 
 def trained(fleet: Collective, loss: Any, scope: Any, part: slice) -> list[float]:
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fleet.startup_program, scope=scope)
+    exe = executor_after(fleet.startup_program, scope)
     mine = [{name: value[part] for name, value in feed.items()} for feed in feeds()]
     return [float(np.mean(exe.run(fleet.main_program, f, [loss], scope=scope)[0])) for f in mine]
 

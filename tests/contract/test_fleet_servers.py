@@ -32,6 +32,7 @@ from rowlock.strategies.errors import (
     TrainerLost,
     Unsupported,
 )
+from tests.programs import own_programs
 
 STEPS, ROWS = 5, 8
 WITHIN_S = 60.0
@@ -67,8 +68,7 @@ def fleet_of(role: int, number: int, servers: list[str], workers: int = 2) -> Di
 
 
 def minimized(fleet: DistributedTranspiler, strategy: Any, table: bool = False) -> tuple[Any, Any]:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs():
         loss = net(table)
         fleet.distributed_optimizer(fluid.optimizer.Adam(0.05), strategy).minimize(loss)
     return fleet, loss
@@ -86,8 +86,7 @@ def feeds(table: bool = False) -> list[dict[str, Any]]:
 
 
 def alone() -> list[float]:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         loss = net()
         fluid.optimizer.Adam(0.05).minimize(loss)
     exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()

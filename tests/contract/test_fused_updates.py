@@ -17,6 +17,7 @@ from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.types import VarType
 from tests.conftest import one_in
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
+from tests.programs import executor_after, on_places, own_programs
 
 RULES = {
     **OPTIMIZERS,
@@ -119,20 +120,15 @@ def test_rates_of_parameters_count() -> None:
     """Paddle's fused op gives all parameters the rate of the first; here each keeps its own."""
     state = []
     for fuse in (False, True):
-        main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        scope = fluid.Scope()
+        with own_programs() as (main, startup):
             x = fluid.data("x", [None, 4])
             slow = fluid.ParamAttr(learning_rate=0.1, initializer=fluid.initializer.Constant(0.5))
             fast = fluid.ParamAttr(learning_rate=2.0, initializer=fluid.initializer.Constant(0.0))
             loss = fluid.layers.mean(fluid.layers.fc(x, 2, param_attr=slow, bias_attr=fast))
             fluid.optimizer.Adam(0.1).minimize(loss)
-        exe = fluid.Executor(fluid.CPUPlace())
-        exe.run(startup, scope=scope)
-        program = fluid.CompiledProgram(main).with_data_parallel(
-            loss_name=loss.name,
-            places=fluid.cpu_places(2),
-            build_strategy=BuildStrategy(fuse_all_optimizer_ops=fuse),
-        )
+        exe = executor_after(startup, scope)
+        program = on_places(main, 2, loss, build=BuildStrategy(fuse_all_optimizer_ops=fuse))
         exe.run(program, {"x": np.ones((4, 4), "float32")}, [loss], scope=scope)
         state.append([np.array(scope.find_var(p.name).get_tensor()) for p in main.all_parameters()])
     for plain, merged in zip(*state, strict=True):

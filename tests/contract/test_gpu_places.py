@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,22 +14,13 @@ from rowlock.executor.device.gpus import local_gpus, open_gpu
 from rowlock.executor.driver.program_runs import ProgramRuns
 from rowlock.executor.gang import launchers
 from rowlock.executor.simulated.simulated import COUNT, MEMORY
-from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import ExecutionError, PlacementError, ResourceExhausted, TrainerLost
 from tests.contract.nets import OPTIMIZERS, Net, feed
 from tests.contract.rings import add_ring
 from tests.ops.gpu import needs_compiler
+from tests.programs import on_places, own_programs
 
-pytestmark = needs_compiler
-
-
-@pytest.fixture(autouse=True)
-def gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Two GPUs, simulated where there are none, and a gang of threads."""
-    if local_gpus() < 2:
-        monkeypatch.setenv(COUNT, "2")
-    with rowlock.cluster(launcher="threads"):
-        yield
+pytestmark = [needs_compiler, pytest.mark.usefixtures("two_gpus", "threads")]
 
 
 def on(place: Any, **how: Any) -> Net:
@@ -40,11 +30,7 @@ def on(place: Any, **how: Any) -> Net:
 
 
 def parallel(net: Net, *gpus: int, **switches: Any) -> fluid.CompiledProgram:
-    return fluid.CompiledProgram(net.main).with_data_parallel(
-        loss_name=net.loss.name,
-        places=[fluid.CUDAPlace(i) for i in gpus],
-        build_strategy=BuildStrategy(**switches),
-    )
+    return on_places(net.main, [fluid.CUDAPlace(i) for i in gpus], net.loss, build=switches)
 
 
 def losses(net: Net, program: Any, steps: int = 5) -> list[float]:
@@ -99,9 +85,8 @@ def test_a_step_with_a_wrong_id_or_label_is_refused_changes_nothing_and_the_next
              5: ("label", 7, "softmax_with_cross_entropy: label 7 is outside the 3 classes")}  # fmt: skip
 
     def trained(refused: bool) -> tuple[list[Any], Any]:
-        main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        main.random_seed = startup.random_seed = 3
-        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        scope = fluid.Scope()
+        with own_programs(3) as (main, startup):
             fed = fluid.data("ids", [None, 1], "int64"), fluid.data("label", [None, 1], "int64")
             scores = fluid.layers.fc(
                 fluid.layers.reshape(fluid.embedding(fed[0], [5, 4]), [-1, 4]), 3
@@ -110,11 +95,9 @@ def test_a_step_with_a_wrong_id_or_label_is_refused_changes_nothing_and_the_next
             fluid.optimizer.Adam(0.1).minimize(loss)
         exe = fluid.Executor(fluid.CUDAPlace(0))
         exe.run(startup, scope=scope)
-        program = main
-        if count > 1:
-            program = fluid.CompiledProgram(main).with_data_parallel(
-                loss_name=loss.name, places=[fluid.CUDAPlace(i) for i in range(count)]
-            )
+        program = (
+            on_places(main, [fluid.CUDAPlace(i) for i in range(count)], loss) if count > 1 else main
+        )
         losses = []
         for number in range(8):
             feed = {"ids": ids.copy(), "label": ids % 3}

@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor.device.gpus import local_gpus
 from rowlock.executor.device.place import CPUPlace
-from rowlock.executor.simulated.simulated import COUNT
 from rowlock.fluid import layers as L
 from rowlock.strategies.errors import ExecutionError
 from tests.ops.gpu import needs_compiler
+from tests.programs import on_places, own_programs
 
-pytestmark = needs_compiler
+pytestmark = [needs_compiler, pytest.mark.usefixtures("one_gpu", "threads")]
 SHARES = ([2, 3], [2, 3], [4, 1], [0, 5])
-
-
-@pytest.fixture(autouse=True)
-def gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A GPU, simulated where there is none, and a gang of threads."""
-    if not local_gpus():
-        monkeypatch.setenv(COUNT, "1")
-    with rowlock.cluster(launcher="threads"):
-        yield
 
 
 def trained(place: Any, odd_step: int = -1) -> tuple[list[Any], str]:
     """Return the losses of steps (or errors), and what explain() says; one step has an odd region."""
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = 5
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs(5) as (main, startup):
         x = fluid.data("x", [None, 3, 12, 16])
         rois = fluid.data("rois", [None, 4], lod_level=1)
         features = L.conv2d(x, 4, 3, padding=1, act="tanh")
@@ -49,7 +35,7 @@ def trained(place: Any, odd_step: int = -1) -> tuple[list[Any], str]:
         fluid.optimizer.Adam(0.05).minimize(loss)
     exe, scope, rng = fluid.Executor(place), fluid.Scope(), np.random.default_rng(1)
     exe.run(startup, scope=scope)
-    program = fluid.CompiledProgram(main).with_data_parallel(loss_name=loss.name, places=[place])
+    program = on_places(main, [place], loss)
     results: list[Any] = []
     for step, counts in enumerate(SHARES):
         low = rng.uniform(0, 16, (5, 2))

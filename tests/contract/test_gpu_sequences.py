@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
-import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor.device.gpus import local_gpus
 from rowlock.executor.device.place import CPUPlace
 from rowlock.executor.kernels.cublaslt import recurrence
-from rowlock.executor.simulated.simulated import COUNT
 from rowlock.fluid import layers as L
 from tests.ops.gpu import needs_compiler
+from tests.programs import on_places, own_programs
 
-pytestmark = needs_compiler
+pytestmark = [needs_compiler, pytest.mark.usefixtures("two_gpus", "threads")]
 BATCHES = ([3, 1, 4, 2], [3, 1, 4, 2], [1, 5, 2, 2], [6, 2, 1, 1], [2, 2, 9, 3], [2, 2, 9, 3])
-
-
-@pytest.fixture(autouse=True)
-def gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Two GPUs, simulated where there are none, and a gang of threads."""
-    if local_gpus() < 2:
-        monkeypatch.setenv(COUNT, "2")
-    with rowlock.cluster(launcher="threads"):
-        yield
 
 
 def stacked() -> tuple[Any, Any]:
@@ -64,9 +53,7 @@ NETS = {"stacked": stacked, "attended": attended, "recognised": recognised}
 
 def losses(name: str, places: Sequence[Any]) -> tuple[list[float], str]:
     """Return the losses of steps of several lengths, and what explain() says then."""
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = 5
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs(5) as (main, startup):
         _, pooled = NETS[name]()
         label = fluid.data("label", [None, 1], "int64")
         scores = L.fc(pooled, 3)
@@ -74,7 +61,7 @@ def losses(name: str, places: Sequence[Any]) -> tuple[list[float], str]:
         fluid.optimizer.Adam(0.05).minimize(loss)
     exe, scope, rng = fluid.Executor(places[0]), fluid.Scope(), np.random.default_rng(1)
     exe.run(startup, scope=scope)
-    train = fluid.CompiledProgram(main).with_data_parallel(loss_name=loss.name, places=places)
+    train = on_places(main, places, loss)
     means = []
     for lengths in BATCHES:
         words = rng.integers(0, 20, (sum(lengths), 1))
@@ -162,7 +149,7 @@ def test_sequences_are_chosen_and_ordered_on_the_gpu_and_only_arrays_cut_a_step(
     x = fluid.default_main_program().global_block().var("x")
     ranks = L.lod_rank_table(x)
     again = L.array_to_lod_tensor(L.lod_tensor_to_array(x, ranks), ranks)
-    program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(places=[place])
+    program = on_places(fluid.default_main_program(), [place])
     exe.run(program, feed, [again], return_numpy=False)
     cut = "a step is cut into .*lod_tensor_to_array, built at .*array_to_lod_tensor, built at"
     assert re.search(cut, str(program.explain()))

@@ -11,6 +11,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.replica.loaded import LoadedProgram
+from tests.programs import on_places, own_programs
 
 from ..conftest import lasting
 from .test_recovery import kill, kill_within, quiet
@@ -32,9 +33,7 @@ class Sequences:
     """A net whose loop runs as long as sequences are; which branch it computes depends on what that gives."""
 
     def __init__(self, sparse: bool, method: Any) -> None:
-        self.main, self.startup = fluid.Program(), fluid.Program()
-        self.main.random_seed = self.startup.random_seed = 3
-        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
+        with own_programs(3) as (self.main, self.startup):
             words = fluid.data("words", [None, 1], "int64", lod_level=1)
             label = fluid.data("label", [None, 1])
             embedded = L.embedding(words, [20, 4], is_sparse=sparse)
@@ -60,9 +59,7 @@ class Sequences:
         exe = fluid.Executor(fluid.CPUPlace())
         with fluid.scope_guard(fluid.Scope()):
             exe.run(self.startup)
-            program: Any = fluid.CompiledProgram(self.main).with_data_parallel(
-                self.loss.name, build, places=fluid.cpu_places(2)
-            )
+            program: Any = on_places(self.main, 2, self.loss, build=build)
             for step, count in enumerate(SEQUENCES):
                 lengths = draw.integers(1, 5, count).tolist()
                 words = draw.integers(0, 20, (sum(lengths), 1))

@@ -12,6 +12,7 @@ import rowlock
 import rowlock as paddle
 import rowlock.fluid as fluid
 from rowlock.fluid import layers
+from tests.programs import own_programs
 
 ROWS = 8
 Feeds = list[dict[str, np.ndarray]]
@@ -189,9 +190,7 @@ def test_a_net_trains_on_two_places_as_on_one(net: Any, batch: Any) -> None:
 
 def trained(net: Any, batch: Any, places: int, steps: int = 12) -> list[float]:
     """Return the losses of some steps."""
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = 3
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs(3) as (main, startup):
         loss = net()
         fluid.optimizer.Adam(2e-2).minimize(loss)
     exe = fluid.Executor(fluid.CPUPlace())
@@ -211,8 +210,7 @@ def test_sizes_that_follow_from_images_of_any_size(resize: str, sizes: str) -> N
     """A decoder enlarges to the size of an earlier map; images of each batch have a size of their own."""
 
     def net(height: int | None, width: int | None) -> Any:
-        main, startup = fluid.Program(), fluid.Program()
-        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        with own_programs() as (main, startup):
             image = fluid.data("image", [None, 1, height, width])
             early = layers.conv2d(image, 2, 3, padding=1, param_attr="early", bias_attr=False)
             low = layers.conv2d(early, 2, 3, stride=2, padding=1, param_attr="low", bias_attr=False)

@@ -13,6 +13,7 @@ import rowlock.fluid as fluid
 from rowlock.strategies.errors import FeedError
 from rowlock.strategies.types import BFLOAT16, VarType
 from tests.conftest import product
+from tests.programs import executor_after, own_programs
 
 from .test_switches import OFF, ON, REDUCE, Trained, trained
 
@@ -140,8 +141,7 @@ def ran(build: Callable[[], Any], feed: dict[str, Any]) -> list[np.ndarray]:
     startup.random_seed = 5
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         fetches = build()
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup, scope=scope)
+    exe = executor_after(startup, scope)
     return exe.run(main, feed, fetches, scope=scope)
 
 
@@ -203,12 +203,11 @@ def test_initializers_fill_low_precision(dtype: str) -> None:
 
 @low_types
 def test_the_scope_holds_low_precision(dtype: str) -> None:
-    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    scope = fluid.Scope()
+    with own_programs() as (main, startup):
         w = L.create_parameter([2], dtype, name="w")
         out = L.assign(np.array([1.0, 2.0], dtype)) + w
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup, scope=scope)
+    exe = executor_after(startup, scope)
     tensor = scope.find_var("w").get_tensor()
     value = np.array([0.5, 3.0], dtype)
     for array in (value, value.view("u2") if dtype == "bfloat16" else value):

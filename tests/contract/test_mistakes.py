@@ -21,6 +21,7 @@ from rowlock.strategies.errors import (
     ShapeError,
     StateMismatch,
 )
+from tests.programs import on_places, own_programs
 
 
 def _net() -> tuple[Any, Any]:
@@ -135,9 +136,7 @@ def test_parameters_that_a_program_of_the_same_names_wrote_are_warned_of(
             loss = fluid.layers.mean(fluid.layers.fc(fluid.layers.fc(x, width), 1))
             fluid.optimizer.SGD(0.1).minimize(loss)
             exe.run(fluid.default_startup_program())
-            program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
-                loss_name=loss.name, places=fluid.cpu_places(places)
-            )
+            program = on_places(fluid.default_main_program(), places, loss)
             return lambda: exe.run(program, {"x": np.ones((2, 3), np.float32)}, [loss])
 
     exe = fluid.Executor(fluid.CPUPlace())
@@ -164,9 +163,7 @@ def test_a_batch_whose_feeds_differ_in_rows_and_a_strategy_changed_too_late() ->
     with fluid.scope_guard(fluid.Scope()), rowlock.cluster(launcher="threads"):
         exe.run(fluid.default_startup_program())
         exe.run(feed=rows, fetch_list=[loss])  # one place: the ops say what fits
-        program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
-            loss.name, strategy, places=fluid.cpu_places(2)
-        )
+        program = on_places(fluid.default_main_program(), 2, loss, build=strategy)
         with pytest.raises(FeedError, match=r"'x' has 8, 'label' has 3.*list of 2 dicts"):
             exe.run(program, feed=rows, fetch_list=[loss])
         rows["label"] = np.ones((8, 1), np.float32)
@@ -184,9 +181,7 @@ def test_errors_of_feeds_tell_the_size_that_was_fed() -> None:
     exe = fluid.Executor(fluid.CPUPlace())
     with fluid.scope_guard(fluid.Scope()), rowlock.cluster(launcher="threads"):
         exe.run(fluid.default_startup_program())
-        program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
-            places=fluid.cpu_places(2)
-        )
+        program = on_places(fluid.default_main_program(), 2)
         three, four = np.ones((8, 3), np.float32), np.ones((8, 4), np.float32)
         with pytest.raises(FeedError, match=r"shape \[-1, 3\], got \[8, 4\]"):
             exe.run(program, feed={"x": four, "u": three}, fetch_list=[out])
@@ -206,9 +201,7 @@ def test_words_that_are_not_as_declared_are_told_by_their_declaration(
     exe = fluid.Executor(fluid.CPUPlace())
     with fluid.scope_guard(fluid.Scope()):
         exe.run(fluid.default_startup_program())
-        program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
-            loss_name=loss.name, places=fluid.cpu_places(places)
-        )
+        program = on_places(fluid.default_main_program(), places, loss)
 
         def run(array: np.ndarray) -> Any:
             tensor = fluid.create_lod_tensor(array, [[2, 3]], fluid.CPUPlace())
@@ -233,9 +226,7 @@ def test_files_and_feeds_that_are_not_there_are_named_with_their_cure(
         exe.run(fluid.default_startup_program())
         with pytest.raises(MissingFile, match=r"there is no folder '.*absent' to read"):
             fluid.io.load_persistables(exe, str(tmp_path / "absent"))
-        train = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
-            places=fluid.cpu_places(2)
-        )
+        train = on_places(fluid.default_main_program(), 2)
         portions = fluid.DataFeeder([x], fluid.CPUPlace()).feed_parallel([[([1, 2],)]] * 2, 2)
         with pytest.raises(TypeError, match=r"feed_parallel gives goes through list\(\) first"):
             exe.run(train, feed=portions, fetch_list=[loss])
@@ -252,8 +243,7 @@ def test_a_folder_without_a_program_names_what_it_holds(tmp_path: Path) -> None:
 def test_a_value_of_another_shape_is_refused_with_what_to_do(tmp_path: Path) -> None:
     exe = fluid.Executor(fluid.CPUPlace())
     for width, saved in ((2, False), (3, True)):
-        main, startup = fluid.Program(), fluid.Program()
-        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        with own_programs() as (main, startup):
             fluid.layers.fc(fluid.data("x", [None, 4]), width)
         with fluid.scope_guard(fluid.Scope()):
             exe.run(startup)

@@ -19,6 +19,7 @@ from rowlock.strategies.errors import InvalidArgument, InvalidState, InvalidType
 from rowlock.strategies.types import BFLOAT16
 from tests.contract.nets import device_copies
 from tests.ops.harness import run
+from tests.programs import executor_after, on_places, own_programs
 
 amp = paddle.static.amp
 FILES = Path(__file__).parents[1] / "reference"
@@ -43,9 +44,8 @@ class Job:
     def __init__(
         self, wrap: Wrap | None = None, net: Callable[[], Any] = mlp, optimizer: Any = None
     ) -> None:
-        self.main, self.startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        self.main.random_seed = self.startup.random_seed = 7
-        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
+        self.scope = fluid.Scope()
+        with own_programs(7) as (self.main, self.startup):
             y = fluid.data("y", [None, 1], "int64")
             self.logits = net()
             cost = fluid.layers.softmax_with_cross_entropy(self.logits, y)
@@ -60,11 +60,7 @@ class Job:
             self.optimizer.amp_init(fluid.CPUPlace(), self.scope)
 
     def compiled(self, places: int, **build: Any) -> Any:
-        return fluid.CompiledProgram(self.main).with_data_parallel(
-            loss_name=self.loss.name,
-            places=fluid.cpu_places(places),
-            build_strategy=BuildStrategy(**build),
-        )
+        return on_places(self.main, places, self.loss, build=build)
 
     def step(self, feed: Mapping[str, Any], program: Any = None) -> float:
         (loss,) = self.exe.run(program or self.main, feed, [self.loss], scope=self.scope)
@@ -175,15 +171,14 @@ def _small(initial: Mapping[str, Any], optimizer: Callable[[], Any], wrap: Wrap)
         )
         return fluid.layers.fc(x, size, param_attr=weight, bias_attr=bias)
 
-    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    scope = fluid.Scope()
+    with own_programs() as (main, startup):
         x, y = fluid.data("x", [None, 4]), fluid.data("y", [None, 1], "int64")
         out = layer(fluid.layers.relu(layer(x, 3, 1)), 2, 2)
         loss = fluid.layers.mean(fluid.layers.softmax_with_cross_entropy(out, y))
         mixed = wrap(optimizer())
         mixed.minimize(loss)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup, scope=scope)
+    exe = executor_after(startup, scope)
     return mixed, loss, exe, main, scope
 
 
@@ -394,16 +389,15 @@ def test_pure_float16_is_bounded_by_the_guard() -> None:
 
 
 def test_a_gradient_that_is_looked_at_stays_where_it_is() -> None:
-    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    scope = fluid.Scope()
+    with own_programs() as (main, startup):
         y = fluid.data("y", [None, 1], "int64")
         loss = fluid.layers.mean(fluid.layers.softmax_with_cross_entropy(mlp(), y))
         optimizer = amp.decorate(paddle.optimizer.SGD(0.1), init_loss_scaling=4.0)
         pairs = optimizer.backward(loss)
         sizes = [fluid.layers.reduce_sum(fluid.layers.abs(grad)) for _, grad in pairs]
         optimizer.apply_gradients(pairs)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup, scope=scope)
+    exe = executor_after(startup, scope)
     for _ in range(2):
         assert all(size[0] > 0 for size in exe.run(main, images(), sizes, scope=scope))
 
@@ -486,12 +480,8 @@ def test_switches_change_no_result(level: str, dtype: str, switches: str, thread
 
 def test_the_examples_of_the_page_run() -> None:
     page = (Path(__file__).parents[2] / "docs" / "mixed_precision.md").read_text()
-    main, startup, names = fluid.Program(), fluid.Program(), {}
-    with (
-        fluid.program_guard(main, startup),
-        fluid.unique_name.guard(),
-        fluid.scope_guard(fluid.Scope()),
-    ):
+    names = {}
+    with own_programs() as (main, _), fluid.scope_guard(fluid.Scope()):
         for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
             exec(code, names)
         feed = {"x": np.ones((4, 8), "float32"), "y": np.ones((4, 1), "int64")}

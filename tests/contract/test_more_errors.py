@@ -11,6 +11,7 @@ import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import EnforceNotMet
 from tests.contract.nets import Net, feed
+from tests.programs import executor_after, on_places, own_programs
 
 
 def without(name: str) -> dict[str, Any]:
@@ -49,13 +50,12 @@ def test_startup_was_not_run(gang: str) -> None:
 
 
 def test_an_operator_that_fails_is_named(gang: str) -> None:
-    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    scope = fluid.Scope()
+    with own_programs() as (main, startup):
         ids = fluid.data("ids", [None, 1], "int64")
         out = fluid.layers.embedding(ids, [5, 2])
-    exe = fluid.Executor()
-    exe.run(startup, scope=scope)
-    program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
+    exe = executor_after(startup, scope)
+    program = on_places(main, 2)
     bad = {"ids": np.array([[1], [2], [3], [9]])}
     with pytest.raises(
         RuntimeError, match=r"replica 1: operator lookup_table.* 9.*test_more_errors.py"

@@ -31,6 +31,7 @@ from tests.contract.crews import Crew, crew
 from tests.contract.mutants import drop_last, mutated
 from tests.contract.nets import CLIPS, OPTIMIZERS, Net
 from tests.contract.test_sync_batch_norm import Normed
+from tests.programs import own_programs
 
 ReduceStrategy = BuildStrategy.ReduceStrategy
 SCOPE, GOOD, MUTANT = 1, 1, 2
@@ -55,9 +56,8 @@ class TwoTypes(Net):
     """A layer in float32 and one in float64."""
 
     def __init__(self) -> None:
-        self.main, self.startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        self.main.random_seed = self.startup.random_seed = 5
-        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
+        self.scope = fluid.Scope()
+        with own_programs(5) as (self.main, self.startup):
             x, y = fluid.data("x", [None, 4]), fluid.data("y", [None, 1])
             hidden = fluid.layers.cast(fluid.layers.fc(x, 3, act="tanh"), "float64")
             out = fluid.layers.cast(fluid.layers.fc(hidden, 1), "float32")

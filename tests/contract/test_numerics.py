@@ -11,12 +11,11 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import ExecutionError
 from tests.conftest import lasting
+from tests.programs import on_places, own_programs
 
 
 def _program() -> tuple[Any, Any, Any]:
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = 3
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs(3) as (main, startup):
         x = fluid.data("x", [None, 2])
         normed = fluid.layers.batch_norm(x)  # its statistics are written in the forward pass
         hidden = x + 0.0 * fluid.layers.fc(normed, 2)
@@ -46,11 +45,7 @@ def test_the_first_operator_is_named_and_the_step_changes_nothing(places: str) -
     launcher = places if places == "ray" else "threads"
     with fluid.scope_guard(scope), lasting(launcher):
         exe.run(startup)
-        program: Any = main
-        if places != "one":
-            program = fluid.CompiledProgram(main).with_data_parallel(
-                loss.name, places=fluid.cpu_places(2)
-            )
+        program = on_places(main, 2, loss) if places != "one" else main
         with rowlock.check_numerics():
             exe.run(program, feed={"x": GOOD}, fetch_list=[loss])
             before = _values(scope, main)

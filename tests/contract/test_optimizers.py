@@ -15,6 +15,7 @@ from rowlock.executor.gang.thread_group import ThreadGroup
 from rowlock.executor.plan.buckets import Bucket
 from rowlock.strategies.build import BuildStrategy
 from tests.conftest import one_in
+from tests.programs import on_places, own_programs
 
 FILES = Path(__file__).parents[1] / "reference"
 PAGES = {v: json.loads((FILES / f"optimizers{v}.json").read_text()) for v in ("", "_2x")}
@@ -39,9 +40,7 @@ def optimizer(version: str, method: str, options: dict[str, Any]) -> Any:
 
 
 def built(method: Any, width: int = 3) -> tuple[fluid.Program, fluid.Program, fluid.Variable]:
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = 3
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs(3) as (main, startup):
         x, y = fluid.layers.data("x", [4]), fluid.layers.data("y", [1])
         hidden = fluid.layers.fc(x, width, act="tanh", param_attr="w1", bias_attr="b1")
         out = fluid.layers.fc(hidden, 1, param_attr="w2", bias_attr=False)
@@ -52,9 +51,7 @@ def built(method: Any, width: int = 3) -> tuple[fluid.Program, fluid.Program, fl
 
 def parallel(main: fluid.Program, loss: fluid.Variable, **build: Any) -> Any:
     strategy = BuildStrategy(**build)
-    return fluid.CompiledProgram(main).with_data_parallel(
-        loss_name=loss.name, build_strategy=strategy, places=fluid.cpu_places(2)
-    )
+    return on_places(main, 2, loss, build=strategy)
 
 
 def check(version: str, case: str, start: int = 0, **build: Any) -> None:
@@ -181,8 +178,7 @@ def test_lars_neither_decays_nor_scales_what_it_excludes(
     places: int, reduces: bool, threads: None
 ) -> None:
     """As Paddle 3.3.1 computes with ``strategy.lars``; rates lie in the velocity, for they may change."""
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         x = fluid.data("x", [None, 4])
         rate = fluid.layers.exponential_decay(0.5, 1, 0.7)
         out = fluid.layers.fc(fluid.layers.fc(x, 3, act="tanh"), 1)
@@ -192,9 +188,7 @@ def test_lars_neither_decays_nor_scales_what_it_excludes(
         ).minimize(loss)
     kind = "Reduce" if reduces else "AllReduce"
     build = BuildStrategy(reduce_strategy=getattr(BuildStrategy.ReduceStrategy, kind))
-    program = fluid.CompiledProgram(main).with_data_parallel(
-        loss_name=loss.name, build_strategy=build, places=fluid.cpu_places(places)
-    )
+    program = on_places(main, places, loss, build=build)
     exe, rng = fluid.Executor(fluid.CPUPlace()), np.random.default_rng(0)
     name = "fc_0.b_0"
     with fluid.scope_guard(fluid.Scope()):
@@ -219,9 +213,7 @@ def dgc_steps(
     """Return the loss and parameters after each of some steps; w1 has 16384 elements."""
     main, startup, loss = built(optimizer, width=4096)
     scope, exe = fluid.Scope(), fluid.Executor(fluid.CPUPlace())
-    program = fluid.CompiledProgram(main).with_data_parallel(
-        loss_name=loss.name, places=fluid.cpu_places(places)
-    )
+    program = on_places(main, places, loss)
     with fluid.scope_guard(scope):
         exe.run(startup)
         record = []
@@ -264,9 +256,7 @@ def test_dgc_lets_the_largest_through_and_keeps_the_rest(reduces: bool, threads:
     strategy = fluid.BuildStrategy()
     if reduces:
         strategy.reduce_strategy = fluid.BuildStrategy.ReduceStrategy.Reduce
-    program = fluid.CompiledProgram(main).with_data_parallel(
-        loss_name=loss.name, build_strategy=strategy, places=fluid.cpu_places(2)
-    )
+    program = on_places(main, 2, loss, build=strategy)
     moved = []
     with fluid.scope_guard(scope):
         exe.run(startup)
@@ -348,8 +338,7 @@ def test_dgc_refuses(options: dict[str, Any], error: type[Exception], problem: s
 
 def test_ftrl_zeroes_what_no_gradient_reached() -> None:
     """Rows that no step looked up are 0 afterwards, as in Paddle; they were 0 / 0."""
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         words = fluid.data("words", [None, 1], "int64")
         table = fluid.ParamAttr("table", initializer=fluid.initializer.Constant(0.5))
         loss = fluid.layers.reduce_sum(fluid.embedding(words, [4, 2], param_attr=table))
@@ -365,8 +354,7 @@ def test_ftrl_zeroes_what_no_gradient_reached() -> None:
 
 def test_a_step_of_ftrl_at_the_rate_0_changes_nothing() -> None:
     """A warmup may begin there; Paddle makes NaN of the parameter, and 0 of it ever after."""
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         x = fluid.data("x", [None, 2])
         weight = fluid.ParamAttr("w", initializer=fluid.initializer.Constant(0.5))
         loss = fluid.layers.reduce_sum(fluid.layers.fc(x, 1, param_attr=weight, bias_attr=False))
@@ -386,8 +374,7 @@ def test_the_rate_of_double_parameters_is_double(threads: None) -> None:
     """As Paddle creates it, so that what Paddle saved loads: a constant, and what a scheduler gives."""
     scheduler = rowlock.optimizer.lr.StepDecay(0.1, 1, 0.1)
     for rate in (0.1, scheduler):
-        main, startup = fluid.Program(), fluid.Program()
-        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        with own_programs() as (main, startup):
             x = fluid.data("x", [None, 2], "float64")
             weight = fluid.layers.create_parameter(
                 [1, 2], "float64", "w", default_initializer=fluid.initializer.Constant(1.0)

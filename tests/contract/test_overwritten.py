@@ -10,6 +10,7 @@ import pytest
 
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import Unsupported
+from tests.programs import on_places, own_programs
 
 L = fluid.layers
 
@@ -293,8 +294,7 @@ NETS = (
 def test_gradients_are_slopes(net: Callable[[Any, float], Any], limit: float) -> None:
     draw = np.random.RandomState(0)
     value = draw.randn(3, 2)
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.data("x", [3, 2], "float64")
         x.stop_gradient = False
         loss = L.reduce_mean(net(x, limit))
@@ -312,8 +312,7 @@ def test_gradients_are_slopes(net: Callable[[Any, float], Any], limit: float) ->
 def test_gradients_read_what_a_persistable_held(where: str, places: int, threads: None) -> None:
     draw = np.random.RandomState(0)
     value, way, weights = draw.randn(4, 2), 1e-6 * draw.randn(4, 2), draw.randn(2, 2)
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         x = fluid.data("x", [None, 2], "float64")
         x.stop_gradient = False
         w = L.create_parameter([2, 2], "float64", name="w")
@@ -327,9 +326,7 @@ def test_gradients_read_what_a_persistable_held(where: str, places: int, threads
     exe, program, scope = fluid.Executor(fluid.CPUPlace()), main, fluid.Scope()
     exe.run(startup, scope=scope)
     if places > 1:
-        program = fluid.CompiledProgram(main).with_data_parallel(
-            loss.name, places=fluid.cpu_places(places)
-        )
+        program = on_places(main, places, loss)
 
     def run(value: Any, fetches: Any) -> Any:
         scope.find_var("w").get_tensor().set(weights, fluid.CPUPlace())
@@ -375,8 +372,7 @@ def test_gradients_of_gradients_read_what_a_persistable_held(
     """It is overwritten before the first gradients alone, before the second ones, too, or behind the loss."""
     draw = np.random.RandomState(0)
     points, ways = ([draw.randn(4, 2), draw.randn(2, 2)] for _ in range(2))
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         x = fluid.data("x", [4, 2], "float64")
         x.stop_gradient = False
         w = L.create_parameter([2, 2], "float64", name="w")
@@ -424,8 +420,7 @@ def test_gradients_of_gradients_of_a_persistable_that_a_branch_overwrites_are_re
 def test_each_pass_over_a_loop_begins_where_its_counter_ended(known: bool) -> None:
     draw = np.random.RandomState(0)
     value, way = 0.5 * draw.randn(3, 2), 1e-6 * draw.randn(3, 2)
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.data("x", [3, 2], "float64")
         x.stop_gradient = False
         i, rounds = L.fill_constant([1], "int64", 0), L.fill_constant([1], "int64", 3)
@@ -451,8 +446,7 @@ def test_each_pass_over_a_loop_begins_where_its_counter_ended(known: bool) -> No
 def test_each_pass_over_steps_of_sequences_gives_slopes() -> None:
     draw = np.random.RandomState(0)
     value, way = 0.5 * draw.randn(5, 2), 1e-6 * draw.randn(5, 2)
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.data("x", [None, 2], "float64", lod_level=1)
         x.stop_gradient = False
         net = L.DynamicRNN()
@@ -492,8 +486,7 @@ OF_ONE_BLOCK = (
 def test_gradients_of_gradients_are_slopes(net: Callable[[Any, float], Any]) -> None:
     draw = np.random.RandomState(0)
     value, way = draw.randn(3, 2), 1e-6 * draw.randn(3, 2)
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.data("x", [3, 2], "float64")
         x.stop_gradient = False
         y = net(x, 0.0)
@@ -509,8 +502,7 @@ def test_gradients_of_gradients_are_slopes(net: Callable[[Any, float], Any]) -> 
 
 
 def test_the_gradient_of_a_variable_is_that_of_its_first_value_that_has_one() -> None:
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.data("x", [2], "float64")
         x.stop_gradient = False
         v, w = x * 3.0, x * 1.0
@@ -582,8 +574,7 @@ def test_gradients_of_random_nets_are_slopes(
     draw = np.random.RandomState(seed)
     text, build = random_net(seed, branches=seed % 2 == 0)
     value, way = 0.5 * draw.randn(2, 2), 1e-6 * draw.randn(2, 2)
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.data("x", [2, 2], "float64")
         x.stop_gradient = False
         v, w = build(x)

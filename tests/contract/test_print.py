@@ -14,6 +14,7 @@ import pytest
 import rowlock.fluid as fluid
 import rowlock.static as static
 from rowlock.strategies.errors import InvalidType, InvalidValue
+from tests.programs import on_places
 from tests.reference import print_cases
 
 L = fluid.layers
@@ -40,11 +41,11 @@ def run(steps: int, places: int = 1, rows: int = 4, **settings: Any) -> None:
     x.stop_gradient = False
     loss = L.mean(L.Print(x, **settings))
     fluid.backward.append_backward(loss)
-    program = fluid.default_main_program()
-    if places > 1:
-        program = fluid.CompiledProgram(program).with_data_parallel(
-            loss.name, places=fluid.cpu_places(places)
-        )
+    program = (
+        on_places(fluid.default_main_program(), places, loss)
+        if places > 1
+        else fluid.default_main_program()
+    )
     exe = fluid.Executor(fluid.CPUPlace())
     for step in range(steps):
         feed = {"x": np.arange(rows + 2 * step, dtype="float32").reshape(-1, 1)}

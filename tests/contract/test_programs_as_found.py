@@ -13,6 +13,7 @@ import rowlock.fluid as fluid
 from rowlock.fluid.contrib.layers import basic_lstm
 from rowlock.fluid.layers.learning_rate_scheduler import _decay_step_counter
 from rowlock.strategies.errors import ExecutionError, FeedError, InvalidState, ShapeError
+from tests.programs import executor_after, on_places
 
 layers = fluid.layers
 
@@ -26,8 +27,7 @@ def program() -> Iterator[Any]:
 
 
 def run(program: Any, feed: dict[str, Any], *outs: Any) -> list[np.ndarray]:
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     return exe.run(program, feed=feed, fetch_list=list(outs))
 
 
@@ -94,7 +94,7 @@ def test_words_beside_sentences_are_cut_together(threads: None, program: Any) ->
     x, y = fluid.data("x", [None, 3]), fluid.data("y", [None, 1])
     gap = layers.reduce_max(layers.abs(layers.reshape(x, [-1, 1]) - y))
     exe = fluid.Executor(fluid.CPUPlace())
-    compiled = fluid.CompiledProgram(program).with_data_parallel(places=fluid.cpu_places(2))
+    compiled = on_places(program, 2)
     words = np.arange(12, dtype="float32").reshape(12, 1)
     feed = {"x": words.reshape(4, 3), "y": words}
     np.testing.assert_array_equal(exe.run(compiled, feed=feed, fetch_list=[gap])[0], [0, 0])
@@ -123,7 +123,7 @@ def test_words_fed_without_their_sentences_are_named(threads: None, program: Any
     words = fluid.data("words", [None, 1], "int64", lod_level=1)
     y = fluid.data("y", [None, 1])
     total = layers.sequence_pool(layers.cast(words, "float32"), "sum") + y
-    compiled = fluid.CompiledProgram(program).with_data_parallel(places=fluid.cpu_places(2))
+    compiled = on_places(program, 2)
     feed = {"words": np.ones((5, 1), "int64"), "y": np.ones((2, 1), "float32")}
     with pytest.raises(
         FeedError, match=r"'words' is declared with lod_level=1, .*create_lod_tensor"
@@ -167,11 +167,7 @@ def test_sizes_that_layers_data_declares_need_not_be_fed(
     sums = layers.transpose(net(), [1, 0, 2])
     outs = [mask, sums]
     exe = fluid.Executor(fluid.CPUPlace())
-    compiled = program
-    if places > 1:
-        compiled = fluid.CompiledProgram(program).with_data_parallel(
-            places=fluid.cpu_places(places)
-        )
+    compiled = on_places(program, places) if places > 1 else program
     for words in (1, 3, 2):
         array = np.arange(4 * words, dtype="float32").reshape(4, words, 1)
         feed = {"x": array, "lengths": np.array([1, 2, 1, 1], "int32")}
@@ -271,11 +267,8 @@ def test_a_target_net_that_a_program_of_one_place_copies_is_new_on_every_place()
                     for name in ("model", "target")
                 ]
                 layers.assign(*pair)
-            exe = fluid.Executor(fluid.CPUPlace())
-            exe.run(startup)
-            compiled = fluid.CompiledProgram(main).with_data_parallel(
-                loss.name, places=fluid.cpu_places(places)
-            )
+            exe = executor_after(startup)
+            compiled = on_places(main, places, loss)
             rng = np.random.RandomState(0)
             with rowlock.cluster(launcher="threads"):
                 for step in range(6):
@@ -293,11 +286,10 @@ def test_a_test_program_of_one_place_leaves_the_statistics_of_other_places(progr
     loss = layers.mean(layers.fc(layers.batch_norm(x, momentum=0.5), 1))
     test = program.clone(for_test=True)
     fluid.optimizer.SGD(0.1).minimize(loss)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     places = fluid.cpu_places(2)
-    train = fluid.CompiledProgram(program).with_data_parallel(loss.name, places=places)
-    tests = fluid.CompiledProgram(test).with_data_parallel(share_vars_from=train, places=places)
+    train = on_places(program, places, loss)
+    tests = on_places(test, places, share_vars_from=train)
     feed = {"x": np.array([[1, 2], [3, 5], [8, 9], [4, 7]], "float32")}
     with rowlock.cluster(launcher="threads"):
         exe.run(train, feed=feed)
@@ -336,7 +328,7 @@ def test_lasting_results_of_any_number_of_rows_need_not_be_fetched(
         fluid.optimizer.SGD(0.1).minimize(loss)
     exe, places = fluid.Executor(fluid.CPUPlace()), fluid.cpu_places(2)
     exe.run(fluid.default_startup_program())
-    on_two = fluid.CompiledProgram(program).with_data_parallel(loss.name, places=places)
+    on_two = on_places(program, places, loss)
     draw = np.random.RandomState(0)
     for fetches in ([loss], [loss, rows], [loss]):
         weight = np.array(fluid.global_scope().find_var("w").get_tensor())
@@ -446,7 +438,7 @@ def test_counts_set_to_zeros_of_floats_are_counts_again(program: Any, threads: N
     feed = {"scores": np.hstack([1 - share, share]), "labels": np.arange(8)[:, None] % 3 // 2}
     exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.global_scope()
     exe.run(fluid.default_startup_program())
-    compiled = fluid.CompiledProgram(program).with_data_parallel(places=fluid.cpu_places(2))
+    compiled = on_places(program, 2)
     for runs in (program, compiled):
         results = []
         for _ in range(2):
@@ -469,7 +461,7 @@ def test_samples_have_the_size_of_a_batch(program: Any, threads: None) -> None:
     drawn = layers.Normal(middle, spread + 1.0).sample([1])
     assert around.shape == inside.shape == (3, -1, 2)
     exe = fluid.Executor(fluid.CPUPlace())
-    compiled = fluid.CompiledProgram(program).with_data_parallel(places=fluid.cpu_places(2))
+    compiled = on_places(program, 2)
     for rows in (4, 6, 2):
         fed = np.arange(2 * rows, dtype=np.float32).reshape(rows, 2)
         results = exe.run(program, {"x": fed}, [around, inside, drawn])
@@ -486,11 +478,8 @@ def test_a_state_is_fed_once_and_carried_by_steps_on_places(threads: None, progr
     loss = layers.reduce_mean(layers.fc(x, 1) * 0.0 + layers.reduce_sum(state))
     layers.assign(state * 2.0, state)
     fluid.optimizer.SGD(0.1).minimize(loss)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
-    compiled = fluid.CompiledProgram(program).with_data_parallel(
-        loss.name, places=fluid.cpu_places(2)
-    )
+    exe = executor_after()
+    compiled = on_places(program, 2, loss)
     ones = np.ones((2, 3), "float32")
     sums = [
         exe.run(compiled, feed={"x": ones, **fed}, fetch_list=[loss])[0].tolist()

@@ -17,6 +17,7 @@ import pytest
 
 import rowlock.fluid as fluid
 from tests.conftest import lasting, one_in
+from tests.programs import own_programs
 
 PROGRAMS = Path(__file__).parents[2] / "examples" / "programs"
 
@@ -32,14 +33,7 @@ def like_a_fresh_process(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CPU_NUM", "2")
     before = set(sys.modules)
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = 1
-    with (
-        fluid.program_guard(main, startup),
-        fluid.unique_name.guard(),
-        fluid.scope_guard(fluid.Scope()),
-        lasting("ray"),
-    ):
+    with own_programs(1), fluid.scope_guard(fluid.Scope()), lasting("ray"):
         yield
     for name in set(sys.modules) - before:
         if name.split(".")[0] == "paddle":

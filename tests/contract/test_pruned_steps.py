@@ -11,6 +11,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import FeedError
+from tests.programs import executor_after
 
 L = fluid.layers
 X = np.arange(6, dtype="float32").reshape(2, 3) + 1
@@ -103,8 +104,7 @@ def test_of_two_optimizers_of_one_parameter_the_fetched_one_runs() -> None:
     hidden = L.fc(x, 1, param_attr=half, bias_attr=False)
     first, _ = fluid.optimizer.SGD(0.1).minimize(L.mean(hidden))
     second, _ = fluid.optimizer.Momentum(0.1, 0.9).minimize(L.mean(L.square(hidden)))
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     weights = []
     for updates in (first, second, first):
         exe.run(feed={"x": X}, fetch_list=[updates])

@@ -19,6 +19,7 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock.graph.ops.python_function import FUNCTIONS
 from rowlock.strategies.errors import ExecutionError, InvalidType, InvalidValue, Unsupported
+from tests.programs import on_places, own_programs
 from tests.reference import py_func_cases
 
 TABLE = json.loads((Path(__file__).parents[1] / "reference/py_func.json").read_text())
@@ -38,9 +39,7 @@ def test_values_gradients_and_ops_are_paddles(name: str, device: str, threads: N
 @pytest.mark.parametrize("name", TRAINED)
 def test_replicas_train_as_one_place_does(name: str, gang: str) -> None:
     main, startup, fetches, _ = py_func_cases.build(fluid, name)
-    program = fluid.CompiledProgram(main).with_data_parallel(
-        fetches[0].name, places=fluid.cpu_places(2)
-    )
+    program = on_places(main, 2, fetches[0])
     exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
     weight = main.all_parameters()[0].name
     with fluid.scope_guard(scope):
@@ -74,9 +73,7 @@ ROWS = np.arange(8, dtype=np.float32).reshape(4, 2)
 
 def run(main: Any, out: Any, replicas: int = 0) -> np.ndarray:
     """Run a program once on ROWS."""
-    program = main
-    if replicas:
-        program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(replicas))
+    program = on_places(main, replicas) if replicas else main
     value: np.ndarray = fluid.Executor(fluid.CPUPlace()).run(
         program, feed={"x": ROWS}, fetch_list=[out]
     )[0]
@@ -103,7 +100,7 @@ def test_a_replacement_is_brought_the_functions(ray_cluster: None) -> None:
     main, out = program_of(lambda x: np.array(x) + os.getpid() * 0)
     with rowlock.cluster(launcher="ray"), fluid.scope_guard(fluid.Scope()):
         exe = fluid.Executor(fluid.CPUPlace())
-        program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
+        program = on_places(main, 2)
         for step in range(4):
             if step == 2:
                 pid = program._parallel.gang.delivery.where[1]["pid"]
@@ -170,8 +167,7 @@ def test_what_it_keeps_of_a_step_stays(threads: None) -> None:
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"], indirect=True)
 def test_what_lasts_may_be_written_and_read_by_other_ops(device: str, threads: None) -> None:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         x = fluid.data("x", [None, 2])
         total = fluid.layers.create_global_var([1], 0.0, "float32", persistable=True, name="total")
         fluid.layers.py_func(lambda x, t: np.array(t) + np.array(x).sum(), [x, total], total)
@@ -206,7 +202,7 @@ def test_a_function_decides_how_many_rows_it_returns(gang: str) -> None:
     main, out = program_of(positive, shape=(-1, 3))
     with fluid.program_guard(main):
         total = fluid.layers.reduce_sum(out, dim=1)
-    program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
+    program = on_places(main, 2)
     exe = fluid.Executor(fluid.CPUPlace())
     for scale, counts in (
         (1, [2]),
@@ -229,8 +225,7 @@ def test_sizes_that_a_function_decides_do_not_stop_the_training_of_others(thread
     """A sampler whose rows enter the loss as they are, as the targets of detectors do."""
     losses = []
     for places in (0, 2):
-        main, startup = fluid.Program(), fluid.Program()
-        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        with own_programs() as (main, startup):
             x = fluid.data("x", [None, 2])
             block = main.global_block()
             rows = block.create_var(name="rows", dtype="float32", shape=[-1, 3])
@@ -247,9 +242,7 @@ def test_sizes_that_a_function_decides_do_not_stop_the_training_of_others(thread
             exe.run(startup)
             program: Any = main
             if places:  # each place has all of it, so that the mean over places is that of one
-                program = fluid.CompiledProgram(main).with_data_parallel(
-                    loss.name, places=fluid.cpu_places(places)
-                )
+                program = on_places(main, places, loss)
             for step in range(3):
                 feed = {"x": np.tile(ROWS, (max(places, 1), 1)) + np.float32(step)}
                 losses.append(float(np.mean(exe.run(program, feed, [loss, count])[0])))
@@ -405,7 +398,7 @@ def test_a_function_cannot_ask_the_replicas_that_wait_for_it(rank: int, threads:
         loss = fluid.layers.mean(fluid.layers.fc(x, 2))
         fluid.optimizer.SGD(0.1).minimize(loss)
     places, weight = fluid.cpu_places(2), main.all_parameters()[0].name
-    program = fluid.CompiledProgram(main).with_data_parallel(loss.name, places=places)
+    program = on_places(main, places, loss)
 
     def run_program() -> Any:
         return exe.run(program, feed={"x": ROWS}, fetch_list=[out])[0]

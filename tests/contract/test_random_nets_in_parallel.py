@@ -11,9 +11,10 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.strategies.build import BuildStrategy, GradientScaleStrategy, ReduceStrategy
+from rowlock.strategies.build import GradientScaleStrategy, ReduceStrategy
 from tests.conftest import draws, sample
 from tests.graph.random_nets import RandomNet, random_net
+from tests.programs import on_places
 
 GRAPHS = 20  # for each pass between places; each fusion has nets of its own on one place
 PLACES = 2
@@ -47,15 +48,8 @@ def trained(
 ) -> tuple[Result, str]:
     """Return the losses and persistables after all steps, and what explain() says."""
     drawn, scope = net(seed), fluid.Scope()
-    strategy = fluid.ExecutionStrategy()
-    for name, value in execution.items():
-        setattr(strategy, name, value)
-    program = fluid.CompiledProgram(drawn.main).with_data_parallel(
-        loss_name=drawn.fetches[0],
-        places=fluid.cpu_places(places),
-        build_strategy=BuildStrategy(**build),
-        exec_strategy=strategy,
-    )
+    strategy = fluid.ExecutionStrategy(**execution)
+    program = on_places(drawn.main, places, drawn.fetches[0], build=build, execution=strategy)
     with fluid.scope_guard(scope):
         for name, value in drawn.state.items():
             scope.var(name).get_tensor().set(value, fluid.CPUPlace())

@@ -15,6 +15,7 @@ import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.execution import ExecutionStrategy
 from tests.conftest import eventually, one_in
+from tests.programs import on_places, own_programs
 
 
 def batches(count: int = 5) -> Callable[[], Iterator[tuple[np.ndarray, np.ndarray]]]:
@@ -52,9 +53,7 @@ class Fed:
         return [float(value) for value in values]
 
     def compiled(self, places: int, **execution: Any) -> fluid.CompiledProgram:
-        return fluid.CompiledProgram(self.main).with_data_parallel(
-            places=fluid.cpu_places(places), exec_strategy=ExecutionStrategy(**execution)
-        )
+        return on_places(self.main, places, execution=execution)
 
 
 def reader_threads() -> int:
@@ -120,8 +119,7 @@ def test_several_steps_in_a_call_take_a_batch_each(gang: str) -> None:
 
 def test_uneven_batches_and_weights(threads: None) -> None:
     """Batches of a reader may differ in size, and SampleWeighted weighs each step by its own."""
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         x = fluid.data("x", [None, 2])
         loader = fluid.io.DataLoader.from_generator([x], 4, iterable=False)
         loss = fluid.layers.mean(fluid.layers.fc(x, 1))
@@ -142,11 +140,8 @@ def test_uneven_batches_and_weights(threads: None) -> None:
             build = BuildStrategy(
                 gradient_scale_strategy=BuildStrategy.GradientScaleStrategy.SampleWeighted
             )
-            program = fluid.CompiledProgram(main).with_data_parallel(
-                loss.name,
-                build,
-                ExecutionStrategy(num_iteration_per_run=2),
-                places=fluid.cpu_places(2),
+            program = on_places(
+                main, 2, loss, build=build, execution=ExecutionStrategy(num_iteration_per_run=2)
             )
             exe.run(program, None, [], scope=scope)
             loader.reset()
@@ -235,8 +230,7 @@ def test_samples_are_made_into_batches() -> None:
 
 
 def test_paddle_1_readers() -> None:
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         reader = fluid.layers.py_reader(4, [(-1, 2), (-1, 1)], ["float32", "int64"], name="train")
         x, y = fluid.layers.read_file(fluid.layers.double_buffer(reader))
         total = fluid.layers.elementwise_add(x, fluid.layers.cast(y, "float32"))

@@ -26,6 +26,7 @@ from rowlock.executor.replica.message import Message
 from rowlock.executor.simulated.host_compiler import host_compiler
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import InvalidState, ReplicaLost, ValuesLost
+from tests.programs import on_places
 
 from ..conftest import draws, lasting, one_in, product
 from .nets import OPTIMIZERS, Net, assert_close, feed
@@ -279,9 +280,7 @@ def test_fewer_places() -> None:
         replicas_equal(net, program)
         other = Net(OPTIMIZERS["adam"])  # what begins now has the places that are left, too
         assert len(other.run(other.compiled(3), feed(6, 0), [other.loss])[0]) == 2
-        test = fluid.CompiledProgram(net.test).with_data_parallel(
-            share_vars_from=program, places=fluid.cpu_places(3)
-        )
+        test = on_places(net.test, 3, share_vars_from=program)
         assert len(net.run(test, feed(6, 0), [net.loss])[0]) == 2
 
 
@@ -513,9 +512,7 @@ def test_a_test_program_goes_on_beside_training() -> None:
         net = Net(OPTIMIZERS["adam"])
         train = net.compiled(2)
         net.run(train, feed(8, 0), [net.loss])
-        test = fluid.CompiledProgram(net.test).with_data_parallel(
-            share_vars_from=train, places=fluid.cpu_places(2)
-        )
+        test = on_places(net.test, 2, share_vars_from=train)
         (before,) = net.run(test, feed(8, 5), [net.prediction])
         kill(train, 1)
         (after,) = net.run(test, feed(8, 5), [net.prediction])

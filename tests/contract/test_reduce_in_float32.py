@@ -17,6 +17,7 @@ from rowlock.graph.passes.target import Target
 from rowlock.graph.pipeline import run_pipeline
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.types import VarType
+from tests.programs import on_places, own_programs
 
 L = fluid.layers
 PLACES, WIDTH = 3, 6
@@ -24,9 +25,7 @@ REDUCE = {"reduce_strategy": BuildStrategy.ReduceStrategy.Reduce}
 
 
 def program() -> tuple[Any, Any, Any, Any]:
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = 4
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs(4) as (main, startup):
         x = fluid.data("x", [None, WIDTH])
         loss = L.mean(L.square(L.fc(L.fc(x, WIDTH, act="relu"), 2)))
         clip = fluid.clip.GradientClipByGlobalNorm(1.0)
@@ -63,9 +62,7 @@ def learned(**flags: Any) -> dict[str, np.ndarray]:
     with rowlock.cluster(launcher="threads"), fluid.scope_guard(scope):
         exe.run(startup)
         optimizer.amp_init(place)
-        run = fluid.CompiledProgram(main).with_data_parallel(
-            loss.name, BuildStrategy(**flags), places=fluid.cpu_places(PLACES)
-        )
+        run = on_places(main, PLACES, loss, build=flags)
         for step in range(5):
             x = np.random.default_rng(step).standard_normal((12, WIDTH)).astype("f4")
             exe.run(run, feed={"x": x}, fetch_list=[loss])

@@ -10,6 +10,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
+from tests.programs import executor_after
 
 L = fluid.layers
 X = np.arange(6, dtype="float32").reshape(2, 3) + 1
@@ -19,8 +20,7 @@ WEIGHTS = fluid.initializer.Constant(0.3)
 def losses(loss: Any, feed: dict[str, Any], places: int) -> list[float]:
     """Train three steps by SGD; return the mean of the places' losses."""
     fluid.optimizer.SGD(0.1).minimize(loss)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     program: Any = fluid.default_main_program()
     if places > 1:
         program = fluid.CompiledProgram(program)

@@ -22,6 +22,7 @@ from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
 from tests.contract.rings import add_ring
 from tests.contract.trainers import all_well, at_once, part
 from tests.contract.trainers import endpoints_on_one_place as endpoints
+from tests.programs import own_programs
 
 STEPS = 5
 
@@ -110,8 +111,7 @@ ATTRS: dict[str, dict[str, int]] = {
 
 def meeting(rank: int, ends: list[str], rows: int | None, kinds: list[str]) -> tuple[Any, Any]:
     """Return a program that has collectives of x [rows, 3], and its startup program."""
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         x = fluid.data("x", [rows, 3])
         block = main.global_block()
         for kind in kinds:

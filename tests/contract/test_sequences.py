@@ -19,6 +19,7 @@ from rowlock.strategies.errors import (
     SequenceError,
     Unsupported,
 )
+from tests.programs import on_places, own_programs
 from tests.reference import sequences as cases
 
 RECORD = json.loads((Path(__file__).parents[1] / "reference/sequences.json").read_text())
@@ -73,8 +74,7 @@ def sequences(array: Any, lengths: Any) -> Any:
 
 def run(build: Build, feed: dict[str, Any], places: int = 1) -> list[Any]:
     """Build a program on what is fed and run it; returns its results as tensors."""
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         data = {
             name: layers.data(
                 name,
@@ -89,11 +89,7 @@ def run(build: Build, feed: dict[str, Any], places: int = 1) -> list[Any]:
     exe = fluid.Executor(fluid.CPUPlace())
     with fluid.scope_guard(fluid.Scope()):
         exe.run(startup)
-        program = main
-        if places > 1:
-            program = fluid.CompiledProgram(main).with_data_parallel(
-                places=fluid.cpu_places(places)
-            )
+        program = on_places(main, places) if places > 1 else main
         results = results if isinstance(results, list) else [results]
         return exe.run(program, feed=feed, fetch_list=results, return_numpy=False)
 
@@ -285,8 +281,7 @@ def drawn_chunks() -> tuple[Any, Any]:
 
 def test_evaluators_add_up_batches() -> None:
     """In the program, as the metrics of ``fluid.metrics`` do on the driver."""
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         said, expected = (
             layers.data(name, [1], dtype="int64", lod_level=1) for name in ("said", "meant")
         )

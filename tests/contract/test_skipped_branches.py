@@ -11,6 +11,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import ExecutionError, ShapeError, Unsupported
+from tests.programs import executor_after, on_places, own_programs
 
 pytestmark = pytest.mark.usefixtures("fresh_programs")
 L = fluid.layers
@@ -31,8 +32,7 @@ def do_if(condition: Any, build: Callable[[], Any]) -> None:
 
 
 def run(feed: Any, *fetches: Any) -> list[np.ndarray]:
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     return exe.run(feed={"x": feed}, fetch_list=list(fetches))
 
 
@@ -148,9 +148,7 @@ def test_python_in_a_branch_for_some_rows_is_refused() -> None:
 
 def train(skips: bool, monkeypatch: pytest.MonkeyPatch, places: list[Any]) -> list[np.ndarray]:
     """Return losses, the rate and parameters of a net whose places take branches of their own."""
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = 7
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs(7) as (main, startup):
         x, y = fluid.data("x", [None, 4]), fluid.data("y", [None, 1])
         taken = positive(x)
         hidden = L.fc(x, 5, act="tanh")
@@ -166,9 +164,7 @@ def train(skips: bool, monkeypatch: pytest.MonkeyPatch, places: list[Any]) -> li
     names = [parameter.name for parameter in main.all_parameters()]
     exe, scope = fluid.Executor(places[0]), fluid.Scope()
     exe.run(startup, scope=scope)
-    program: Any = main
-    if len(places) > 1:
-        program = fluid.CompiledProgram(main).with_data_parallel(loss.name, places=places)
+    program = on_places(main, places, loss) if len(places) > 1 else main
     draw, results = np.random.RandomState(3), list[np.ndarray]()
     with rowlock.cluster(launcher="threads"), monkeypatch.context() as patch:
         if not skips:

@@ -16,6 +16,7 @@ import rowlock.fluid as fluid
 from rowlock.strategies.errors import ExecutionError, Unsupported
 from tests.conftest import product
 from tests.contract.conftest import ON_BOTH
+from tests.programs import executor_after, on_places, own_programs
 from tests.reference import class_rows
 
 L = fluid.layers
@@ -60,24 +61,11 @@ MODES: dict[str, tuple[int, dict[str, Any]]] = {
 ROWS = (8, 8, 7, 9)  # of the steps: two places do not always get as many
 
 
-def on_places(main: Any, loss: Any, places: int, **strategy: Any) -> Any:
-    """Return the program for so many places."""
-    if places == 1:
-        return main
-    build = fluid.BuildStrategy()
-    for name, value in strategy.items():
-        setattr(build, name, value)
-    program = fluid.CompiledProgram(main)
-    return program.with_data_parallel(loss.name, build, places=fluid.cpu_places(places))
-
-
 class Net:
     """Two lookups of one table, of which one has a padding row, one of another table, and a loss."""
 
     def __init__(self, method: Callable[[], Any], sparse: bool, height: int = 50) -> None:
-        self.main, self.startup = fluid.Program(), fluid.Program()
-        self.main.random_seed = self.startup.random_seed = 3
-        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
+        with own_programs(3) as (self.main, self.startup):
             words = fluid.data("words", [None, 4], "int64")
             label = fluid.data("label", [None, 1], "float32")
             settings = {"is_sparse": sparse, "param_attr": fluid.ParamAttr("table")}
@@ -96,7 +84,9 @@ class Net:
         exe, losses = fluid.Executor(fluid.CPUPlace()), []
         with fluid.scope_guard(fluid.Scope()):
             exe.run(self.startup)
-            program = on_places(self.main, self.loss, places, **strategy)
+            program: Any = (
+                on_places(self.main, places, self.loss, strategy) if places > 1 else self.main
+            )
             for step, rows in enumerate(ROWS):
                 if strike is not None:
                     strike(step, program)
@@ -128,7 +118,7 @@ def test_a_word_of_no_row_beside_a_place_without_rows_changes_nothing(mode: str)
     weighted = fluid.BuildStrategy.GradientScaleStrategy.SampleWeighted
     strategy = {**MODES[mode][1], "gradient_scale_strategy": weighted}
     net, exe = Net(METHODS["adam"], True), fluid.Executor(fluid.CPUPlace())
-    program = on_places(net.main, net.loss, 2, **strategy)
+    program = on_places(net.main, 2, net.loss, strategy)
 
     def step(word: int) -> bytes:
         feed = {"words": np.full((1, 4), word), "label": np.ones((1, 1), "float32")}
@@ -178,9 +168,7 @@ def test_tables_alone_train_like_dense_ones(mode: str) -> None:
     places, strategy = MODES[mode]
     results = []
     for sparse in (False, True):
-        main, startup = fluid.Program(), fluid.Program()
-        main.random_seed = startup.random_seed = 3
-        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        with own_programs(3) as (main, startup):
             words = fluid.data("words", [None], "int64")
             inner, outer = (fluid.embedding(words, [30, 4], sparse, param_attr=n) for n in "io")
             loss = L.mean(L.square(inner * outer - 1.0))
@@ -188,7 +176,7 @@ def test_tables_alone_train_like_dense_ones(mode: str) -> None:
         exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
         with rowlock.cluster(launcher="threads"), fluid.scope_guard(scope):
             exe.run(startup)
-            program = on_places(main, loss, places, **strategy)
+            program = on_places(main, places, loss, strategy) if places > 1 else main
             for step in range(3):
                 exe.run(program, {"words": np.arange(step, step + 8)}, [loss])
             results.append([np.array(scope.find_var(name).get_tensor()) for name in "io"])
@@ -216,8 +204,7 @@ def test_tables_are_paddles(case: str) -> None:
     if "decay" in options:
         name, *values = options.pop("decay")
         options["regularization"] = getattr(fluid.regularizer, name)(*values)
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         ids = fluid.data("ids", [2, 2], "int64")
         attr = fluid.ParamAttr("table", initializer=fluid.initializer.NumpyArrayInitializer(table))
         first, second = (fluid.embedding(ids, table.shape, True, param_attr=attr) for _ in range(2))
@@ -236,8 +223,7 @@ def test_tables_are_paddles(case: str) -> None:
 def class_net(layer: str, method: str, sparse: bool = True) -> tuple[Any, Any, Any]:
     """Build a loss over classes and its training; return the programs and the loss."""
     name, options = {"sgd": ("SGD", {}), "adagrad": ("Adagrad", {})}.get(method, LAZY)
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         loss = class_rows.loss(fluid, layer)
         for op in main.global_block().ops:
             if "is_sparse" in op.attr_names and not sparse:
@@ -271,9 +257,7 @@ def test_weights_of_classes_train_like_dense_ones(layer: str, mode: str) -> None
             setattr(build, name, value)
         with rowlock.cluster(launcher="threads"), fluid.scope_guard(scope):
             exe.run(startup)
-            program = fluid.CompiledProgram(main).with_data_parallel(
-                loss.name, build, places=fluid.cpu_places(places)
-            )
+            program = on_places(main, places, loss, build=build)
             for feed in class_rows.feeds():
                 exe.run(program, feed, [loss])
             assert bool(notes(program)) == sparse
@@ -286,9 +270,7 @@ def test_weights_of_classes_train_like_dense_ones(layer: str, mode: str) -> None
 def test_sums_over_sequences_have_rows(places: int) -> None:
     tables = []
     for sparse in (False, True):
-        main, startup = fluid.Program(), fluid.Program()
-        main.random_seed = startup.random_seed = 3
-        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        with own_programs(3) as (main, startup):
             ids = fluid.data("ids", [None, 1], "int64", lod_level=1)
             sums = fluid.contrib.layers.fused_embedding_seq_pool(
                 ids, [9, 3], sparse, padding_idx=4, param_attr="table"
@@ -298,9 +280,7 @@ def test_sums_over_sequences_have_rows(places: int) -> None:
         exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
         with rowlock.cluster(launcher="threads"), fluid.scope_guard(scope):
             exe.run(startup)
-            program = fluid.CompiledProgram(main).with_data_parallel(
-                loss.name, places=fluid.cpu_places(places)
-            )
+            program = on_places(main, places, loss)
             for lengths in ([2, 0, 3, 1], [1, 4]):
                 numbers = np.arange(sum(lengths))[:, None] * 2 % 9
                 feed = fluid.create_lod_tensor(numbers, [lengths], fluid.CPUPlace())
@@ -344,11 +324,8 @@ def test_a_gradient_is_read_as_a_whole(places: int) -> None:
             grad = net.main.global_block().var("other@GRAD")
             whole = L.get_tensor_from_selected_rows(L.merge_selected_rows(grad))
         with rowlock.cluster(launcher="threads"), fluid.scope_guard(scope):
-            exe = fluid.Executor(fluid.CPUPlace())
-            exe.run(net.startup)
-            program = fluid.CompiledProgram(net.main).with_data_parallel(
-                net.loss.name, places=fluid.cpu_places(places)
-            )
+            exe = executor_after(net.startup)
+            program = on_places(net.main, places, net.loss)
             feed = {"words": words, "label": np.ones((2, 1), "f4")}
             gradients += exe.run(program, feed, [whole, "other@GRAD"])
     for grad in gradients[1:]:
@@ -363,11 +340,8 @@ def test_an_id_outside_the_table_is_named_and_the_next_run_works(places: int) ->
         r"lookup_table_v2.* index 50 .*the 50 rows \(0 to 49\) \(reads table, words; built at .*py"
     )
     with rowlock.cluster(launcher="threads"), fluid.scope_guard(fluid.Scope()):
-        exe = fluid.Executor(fluid.CPUPlace())
-        exe.run(net.startup)
-        program = fluid.CompiledProgram(net.main).with_data_parallel(
-            net.loss.name, places=fluid.cpu_places(places)
-        )
+        exe = executor_after(net.startup)
+        program = on_places(net.main, places, net.loss)
         with pytest.raises(ExecutionError, match=words):
             exe.run(program, feed, [net.loss])
         exe.run(program, {**feed, "words": feed["words"] - 1}, [net.loss])
@@ -375,8 +349,7 @@ def test_an_id_outside_the_table_is_named_and_the_next_run_works(places: int) ->
 
 def test_adam_in_lazy_mode_moves_only_rows_that_were_looked_up() -> None:
     """The numbers are Paddle 1.8.5's: the gradient of each id is (1, 2)."""
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         ids = fluid.data("ids", [None], "int64")
         start = np.arange(1, 5, dtype="f4")[:, None].repeat(2, 1)
         attr = fluid.ParamAttr("w", initializer=fluid.initializer.NumpyArrayInitializer(start))
@@ -430,13 +403,12 @@ def test_a_lazy_update_that_would_be_dense_is_refused() -> None:
         rows = fluid.embedding(L.unique(ids)[0], [4, 2], is_sparse=True, param_attr="table")
         loss = L.reduce_sum(rows)
         FIRST.Adam(0.1, lazy_mode=True).minimize(loss)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup)
+    exe = executor_after(startup)
     table = fluid.global_scope().find_var("table").get_tensor()
     before = np.array(table)
     exe.run(main, {"ids": np.array([0, 2, 0])}, [])
     np.testing.assert_allclose(before - np.array(table), [[0.074414] * 2, [0] * 2] * 2, atol=1e-5)
-    program = fluid.CompiledProgram(main).with_data_parallel(loss.name, places=fluid.cpu_places(2))
+    program = on_places(main, 2, loss)
     with (
         rowlock.cluster(launcher="threads"),
         pytest.raises(Unsupported, match="'table' cannot stay rows"),
@@ -456,8 +428,7 @@ def test_a_lazy_update_of_what_a_loop_looks_up_is_refused() -> None:
             recurrent.update_memory(state, state + rows)
             recurrent.output(rows)
         FIRST.Adam(0.1, lazy_mode=True).minimize(L.mean(recurrent()))
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup)
+    exe = executor_after(startup)
     feed = {"words": fluid.create_lod_tensor(np.arange(4)[:, None], [[1, 3]], fluid.CPUPlace())}
     with pytest.raises(
         Unsupported, match="'table' cannot stay rows, for it is looked up in a loop"
@@ -498,17 +469,14 @@ def test_rows_meet_in_programs_whose_shapes_are_data(body: Any, mode: str) -> No
     feed = {"words": fluid.create_lod_tensor(drawn, [[2, 3, 1, 4]], fluid.CPUPlace())}
     tables = []
     for places, strategy in (MODES["one place"], MODES[mode]):
-        main, startup = fluid.Program(), fluid.Program()
-        main.random_seed = startup.random_seed = 1
-        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        with own_programs(1) as (main, startup):
             words = fluid.data("words", [None, 1], "int64", lod_level=1)
             rows = L.embedding(words, [20, 4], is_sparse=True, param_attr="table")
             loss = L.mean(L.square(L.fc(body(rows, words), 2)))
             FIRST.Adam(0.1, lazy_mode=True).minimize(loss)
         with rowlock.cluster(launcher="threads"), fluid.scope_guard(fluid.Scope()):
-            exe = fluid.Executor(fluid.CPUPlace())
-            exe.run(startup)
-            program = on_places(main, loss, places, **strategy)
+            exe = executor_after(startup)
+            program = on_places(main, places, loss, strategy) if places > 1 else main
             for _ in range(3):
                 exe.run(program, feed, [loss])
             tables.append(np.array(fluid.global_scope().find_var("table").get_tensor()))
@@ -519,9 +487,7 @@ def test_rows_of_branches_and_rounds_meet_weighed_by_samples() -> None:
     """Places have other sequences, or none; tables are read in a branch and in each round of a loop."""
 
     def trained(places: int, **strategy: Any) -> list[np.ndarray]:
-        main, startup = fluid.Program(), fluid.Program()
-        main.random_seed = startup.random_seed = 3
-        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        with own_programs(3) as (main, startup):
             words = fluid.data("words", [None, 1], "int64", lod_level=1)
             n, label = fluid.data("n", [1], "int64"), fluid.data("label", [None, 1])
 
@@ -544,7 +510,7 @@ def test_rows_of_branches_and_rounds_meet_weighed_by_samples() -> None:
         exe, rng = fluid.Executor(fluid.CPUPlace()), np.random.default_rng(0)
         with fluid.scope_guard(fluid.Scope()):
             exe.run(startup)
-            program = on_places(main, loss, places, **strategy)
+            program = on_places(main, places, loss, strategy) if places > 1 else main
             for rounds, lengths in enumerate(([2, 0, 1, 3, 1], [1, 4], [3, 1, 1, 0, 2, 2], [2])):
                 rows = rng.integers(0, 30, (sum(lengths), 1))
                 feed = {

@@ -10,6 +10,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import InvalidValue
+from tests.programs import executor_after, on_places
 
 L = fluid.layers
 T, B, W, D = 4, 3, 5, 2
@@ -136,11 +137,8 @@ def test_it_trains_with_dropout_on_two_places() -> None:
     fluid.optimizer.Adam(0.05).minimize(loss)
     feed = [fed(2, 2), {name: value * 0.5 for name, value in fed(2, 2).items()}]
     with rowlock.cluster(launcher="threads"):
-        exe = fluid.Executor(fluid.CPUPlace())
-        exe.run(fluid.default_startup_program())
-        program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
-            loss_name=loss.name, places=fluid.cpu_places(2)
-        )
+        exe = executor_after()
+        program = on_places(fluid.default_main_program(), 2, loss)
         losses = [exe.run(program, feed=feed, fetch_list=[loss])[0].mean() for _ in range(20)]
     assert losses[-1] < 0.7 * losses[0]
 

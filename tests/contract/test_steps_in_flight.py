@@ -14,6 +14,7 @@ import pytest
 
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import ExecutionError, FeedError, InvalidState, InvalidType
+from tests.programs import on_places
 
 from ..conftest import eventually
 from .nets import OPTIMIZERS, Net, feed
@@ -91,7 +92,7 @@ def test_feeding_overlaps_the_step_before(gang: str, tmp_path: Path) -> None:
         x = fluid.data("x", [None, 1])
         y = main.current_block().create_var(name="y", dtype="float32", shape=[-1, 1])
         fluid.layers.py_func(until_over, x, y)
-    program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
+    program = on_places(main, 2)
     exe, data = fluid.Executor(), {"x": np.ones((2, 1), "float32")}
     futures = [exe.run_async(program, data, [y]) for _ in range(2)]
     assert not futures[0].done(), "it waits for the step"

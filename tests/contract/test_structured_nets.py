@@ -13,10 +13,9 @@ import rowlock.fluid as fluid
 from rowlock.executor.device.gpus import local_gpus
 from rowlock.executor.device.place import CPUPlace
 from rowlock.executor.simulated.simulated import COUNT
-from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import ExecutionError
-from rowlock.strategies.execution import ExecutionStrategy
 from tests.conftest import product
+from tests.programs import on_places, own_programs
 
 from .conftest import gpu_places
 from .test_switches import OFF, ON, REDUCE, WEIGHTED
@@ -157,18 +156,17 @@ def train(
     net: str, lengths: Any, places: Any = (), build: Any = None, execution: Any = None
 ) -> Any:
     """Return parameters, and the mean loss of each step; on CPU places a step fails in between."""
-    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
-    main.random_seed = startup.random_seed = 3
-    with fluid.program_guard(main, startup), fluid.unique_name.guard(), fluid.scope_guard(scope):
+    scope = fluid.Scope()
+    with own_programs(3) as (main, startup), fluid.scope_guard(scope):
         NETS[net]()
         exe = fluid.Executor(places[0] if places else fluid.CPUPlace())
         exe.run(startup)
         loss = next(op for op in main.global_block().ops if op.type == "mean").output("Out")[0]
-        program: Any = main
-        if places:
-            program = fluid.CompiledProgram(main).with_data_parallel(
-                loss, BuildStrategy(**build), ExecutionStrategy(**execution), places=list(places)
-            )
+        program = (
+            on_places(main, list(places), loss, build=build, execution=execution)
+            if places
+            else main
+        )
         losses, parameters = [], [p.name for p in main.all_parameters()]
 
         def values() -> dict[str, np.ndarray]:

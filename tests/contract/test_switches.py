@@ -19,8 +19,8 @@ from rowlock.executor.kernels import capabilities as able
 from rowlock.executor.kernels.onednn.library import Library
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import StrategyError, Unsupported
-from rowlock.strategies.execution import ExecutionStrategy
 from tests.conftest import lasting, product
+from tests.programs import executor_after, on_places, own_programs
 
 from .nets import assert_close
 
@@ -95,12 +95,8 @@ def trained(
         exe, strategy = fluid.Executor(fluid.CPUPlace()), BuildStrategy(**switches)
         exe.run(startup, scope=scope)
         places = fluid.cpu_places(2)
-        program = fluid.CompiledProgram(main).with_data_parallel(
-            loss.name, strategy, ExecutionStrategy(**execution), places=places
-        )
-        tested = fluid.CompiledProgram(test).with_data_parallel(
-            build_strategy=strategy, share_vars_from=program, places=places
-        )
+        program = on_places(main, places, loss, build=strategy, execution=execution)
+        tested = on_places(test, places, build=strategy, share_vars_from=program)
         fetches = [loss, *outs, *(dict.fromkeys(outputs) if every else ())]
         fetched = []
         for step, feed in enumerate(feeds):
@@ -313,8 +309,8 @@ def test_processes_compute_what_threads_do(
 
 def test_the_gradient_of_a_variable_that_is_written_again() -> None:
     """Its name has that of the value before; Paddle 1.8.5 adds those of both (``docs/differences.md``)."""
-    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    scope = fluid.Scope()
+    with own_programs() as (main, startup):
         x = fluid.data("x", [3, 4])
         filled = fluid.initializer.Constant(2.0)
         w = L.create_parameter([4], "float32", name="w", default_initializer=filled)
@@ -324,8 +320,7 @@ def test_the_gradient_of_a_variable_that_is_written_again() -> None:
         L.assign(L.elementwise_mul(L.scale(total, 0.9), w), total)
         loss = L.mean(L.elementwise_mul(x, total))
         fluid.optimizer.SGD(0.1).minimize(loss)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(startup, scope=scope)
+    exe = executor_after(startup, scope)
     feed = {"x": np.arange(12, dtype="float32").reshape(3, 4)}
     d_w, d_kept = exe.run(main, feed, ["w@GRAD", "kept@GRAD"], scope=scope)
     np.testing.assert_allclose(d_w, [1.35, 1.6875, 2.025, 2.3625], 1e-6)

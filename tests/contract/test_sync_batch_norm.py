@@ -12,6 +12,7 @@ import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import ExecutionError, Unsupported
 from tests.contract.nets import OPTIMIZERS, assert_close, device_copies
+from tests.programs import executor_after, on_places, own_programs
 
 L = fluid.layers
 SHAPES = {"NCHW": [2, 5, 5], "NHWC": [5, 5, 2], "rows": [6]}
@@ -23,10 +24,9 @@ class Normed:
     def __init__(
         self, layout: str = "NCHW", dtype: str = "float32", optimizer: str = "momentum"
     ) -> None:
-        self.main, startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        self.main.random_seed = startup.random_seed = 3
+        self.scope = fluid.Scope()
         self.shape, self.dtype = SHAPES[layout], dtype
-        with fluid.program_guard(self.main, startup), fluid.unique_name.guard():
+        with own_programs(3) as (self.main, startup):
             x = fluid.data("x", [None, *self.shape], dtype)
             y = fluid.data("y", [None, 1])
             order = "NHWC" if layout == "NHWC" else "NCHW"
@@ -52,13 +52,11 @@ class Normed:
     def train(
         self, places: int, sync: bool, rows: int = 6, after_step: Any = lambda program: None
     ) -> fluid.CompiledProgram:
-        program: Any = self.main
-        if places:
-            program = fluid.CompiledProgram(self.main).with_data_parallel(
-                loss_name=self.loss.name,
-                places=fluid.cpu_places(places),
-                build_strategy=BuildStrategy(sync_batch_norm=sync),
-            )
+        program = (
+            on_places(self.main, places, self.loss, build=BuildStrategy(sync_batch_norm=sync))
+            if places
+            else self.main
+        )
         for step in range(3):
             self.exe.run(program, self.feed(rows, step), [self.loss], scope=self.scope)
             after_step(program)
@@ -116,16 +114,19 @@ def test_large_halves_do_not_overflow() -> None:
 def test_uneven_rows_weigh_the_same_in_statistics(threads: None, rows: int) -> None:
     spread, alone = Normed(), Normed()
     for net, places in ((spread, 2), (alone, 0)):
-        program: Any = net.main
-        if places:
-            program = fluid.CompiledProgram(net.main).with_data_parallel(
-                loss_name=net.loss.name,
-                places=fluid.cpu_places(places),
-                build_strategy=BuildStrategy(
+        program = (
+            on_places(
+                net.main,
+                places,
+                net.loss,
+                build=BuildStrategy(
                     sync_batch_norm=True,
                     gradient_scale_strategy=BuildStrategy.GradientScaleStrategy.SampleWeighted,
                 ),
             )
+            if places
+            else net.main
+        )
         for step in range(3):
             net.exe.run(program, net.feed(rows, step), [], scope=net.scope)
     assert_close(spread.values(), alone.values(), 1e-5)
@@ -133,10 +134,11 @@ def test_uneven_rows_weigh_the_same_in_statistics(threads: None, rows: int) -> N
 
 def test_a_place_without_rows_adds_nothing(threads: None) -> None:
     spread, alone = Normed(), Normed()
-    program = fluid.CompiledProgram(spread.main).with_data_parallel(
-        loss_name=spread.loss.name,
-        places=fluid.cpu_places(3),
-        build_strategy=BuildStrategy(
+    program = on_places(
+        spread.main,
+        3,
+        spread.loss,
+        build=BuildStrategy(
             sync_batch_norm=True,
             gradient_scale_strategy=BuildStrategy.GradientScaleStrategy.SampleWeighted,
         ),
@@ -157,9 +159,7 @@ def test_a_place_without_rows_adds_nothing(threads: None) -> None:
 
 def test_fixed_statistics_are_left_alone(threads: None) -> None:
     net = Normed()
-    program = fluid.CompiledProgram(net.test).with_data_parallel(
-        places=fluid.cpu_places(2), build_strategy=BuildStrategy(sync_batch_norm=True)
-    )
+    program = on_places(net.test, 2, build=BuildStrategy(sync_batch_norm=True))
     net.exe.run(program, net.feed(4, 0), [net.out], scope=net.scope)
     assert "nothing to do, its batch norms use fixed statistics" in str(program.explain())
 
@@ -167,9 +167,7 @@ def test_fixed_statistics_are_left_alone(threads: None) -> None:
 def test_it_asks_for_program_order(threads: None) -> None:
     build = BuildStrategy(sync_batch_norm=True)
     net = Normed()
-    program = fluid.CompiledProgram(net.main).with_data_parallel(
-        loss_name=net.loss.name, places=fluid.cpu_places(2), build_strategy=build
-    )
+    program = on_places(net.main, 2, net.loss, build=build)
     net.exe.run(program, net.feed(4, 0), [], scope=net.scope)
     assert build.enable_sequential_execution
 
@@ -181,9 +179,8 @@ class Cut:
     """
 
     def __init__(self, cut: Callable[[Any, Any, Any], Any]) -> None:
-        self.main, startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        self.main.random_seed = startup.random_seed = 3
-        with fluid.program_guard(self.main, startup), fluid.unique_name.guard():
+        self.scope = fluid.Scope()
+        with own_programs(3) as (self.main, startup):
             x, y = fluid.data("x", [None, 6]), fluid.data("y", [None, 1])
             rounds = fluid.data("rounds", [1], "int64")
             hidden = L.batch_norm(L.fc(x, 5), act="tanh", momentum=0.8)
@@ -201,9 +198,7 @@ class Cut:
             gradient_scale_strategy=BuildStrategy.GradientScaleStrategy.SampleWeighted,
             **fields,
         )
-        return fluid.CompiledProgram(self.main).with_data_parallel(
-            loss_name=self.loss.name, places=fluid.cpu_places(places), build_strategy=build
-        )
+        return on_places(self.main, places, self.loss, build=build)
 
     def step(self, program: Any, number: int, rows: int = 7) -> np.ndarray:
         draw = np.random.default_rng(number)
@@ -276,9 +271,7 @@ def test_what_lasts_is_written_behind_a_cut_that_follows_from_the_last_collectiv
 
     (main, scope, looked_up), (alone, own, plain) = build(), build()
     exe = fluid.Executor()
-    program = fluid.CompiledProgram(main).with_data_parallel(
-        places=fluid.cpu_places(2), build_strategy=BuildStrategy(sync_batch_norm=True)
-    )
+    program = on_places(main, 2, build=BuildStrategy(sync_batch_norm=True))
     x = np.random.default_rng(0).standard_normal((4, 6)).astype("float32")
     for last in (2, 9, 3):
         feed = {"x": x * last, "ids": np.array([[0], [1], [2], [last]], "int64")}
@@ -297,20 +290,17 @@ def test_what_lasts_is_written_behind_a_cut_that_follows_from_the_last_collectiv
 
 
 def test_a_cut_that_follows_from_what_an_owner_alone_has_is_refused(threads: None) -> None:
-    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    scope = fluid.Scope()
+    with own_programs() as (main, startup):
         x = fluid.data("x", [None, 6])
         loss = L.reduce_mean(L.fc(x, 1))
         (slope,) = (g for p, g in fluid.backward.append_backward(loss) if len(p.shape) == 2)
         rows = L.where(slope > 0.0)
-    exe = fluid.Executor()
-    exe.run(startup, scope=scope)
+    exe = executor_after(startup, scope)
     feed = {"x": np.ones((4, 6), "float32")}
     for mode in ("AllReduce", "Reduce"):
         build = BuildStrategy(reduce_strategy=getattr(BuildStrategy.ReduceStrategy, mode))
-        program = fluid.CompiledProgram(main).with_data_parallel(
-            loss_name=loss.name, places=fluid.cpu_places(2), build_strategy=build
-        )
+        program = on_places(main, 2, loss, build=build)
         if mode == "AllReduce":
             (at,) = exe.run(program, feed, [rows], scope=scope)
             assert at.tolist() == [[k, 0] for k in range(6)] * 2

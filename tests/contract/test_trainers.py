@@ -49,6 +49,7 @@ from tests.contract.trainers import (
     words_fed,
 )
 from tests.pauses import Clock
+from tests.programs import on_places
 
 
 @pytest.fixture(autouse=True)
@@ -538,11 +539,7 @@ def test_trainers_on_gpus(ray_cluster: None, rows: bool) -> None:
     def run(trainer: int) -> None:
         net = nets[trainer]
         build = {"num_trainers": 2, "trainer_id": trainer, "trainers_endpoints": ends}
-        program = fluid.CompiledProgram(net.main).with_data_parallel(
-            loss_name=net.loss.name,
-            build_strategy=BuildStrategy(**build),
-            places=fluid.cuda_places([trainer]),
-        )
+        program = on_places(net.main, fluid.cuda_places([trainer]), net.loss, build=build)
         exe = fluid.Executor(fluid.CUDAPlace(trainer))
         for step in range(4):
             fed = part(batch(8, step), trainer, 2)

@@ -16,6 +16,7 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import CollectiveError
+from tests.programs import on_places
 
 from ..conftest import lasting, one_in
 from .nets import OPTIMIZERS, Net, feed
@@ -115,12 +116,7 @@ def twice(name: str, make: Any, build: Any, execution: Any, ahead: bool, lethal:
     results = []
     for kills in ({}, lethal):
         net, feeds, fetches = make()
-        program = fluid.CompiledProgram(net.main).with_data_parallel(
-            loss_name=net.loss.name,
-            places=fluid.cpu_places(2),
-            build_strategy=BuildStrategy(**build),
-            exec_strategy=fluid.ExecutionStrategy(**execution),
-        )
+        program = on_places(net.main, 2, net.loss, build=build, execution=execution)
         net.exe.run(program, feeds(9), fetches, scope=net.scope)
         fetched = train(net, program, feeds, fetches, ahead, kills)
         results.append((fetched, held(program._parallel)))

@@ -12,6 +12,7 @@ import pytest
 
 import rowlock.fluid as fluid
 from tests.contract.nets import Net, feed
+from tests.programs import own_programs
 
 _ports = itertools.count(7000)
 
@@ -85,10 +86,8 @@ class _Own(Net):
     """A net of the test's own in the place of ``Net``'s."""
 
     def __init__(self, build: Callable[[], Any], optimizer: Any = None) -> None:
-        self.main, self.startup = fluid.Program(), fluid.Program()
-        self.main.random_seed = self.startup.random_seed = 5
         self.scope, self.exe = fluid.Scope(), fluid.Executor(fluid.CPUPlace())
-        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
+        with own_programs(5) as (self.main, self.startup):
             self.loss = build()
             (optimizer or fluid.optimizer.SGD(0.1)).minimize(self.loss)
         self.run(self.startup)

@@ -11,6 +11,7 @@ import pytest
 
 import rowlock.fluid as fluid
 from tests.conftest import lasting, one_in
+from tests.programs import on_places, own_programs
 from tests.reference import models
 
 REFERENCE = Path(__file__).parents[1] / "reference"
@@ -49,9 +50,7 @@ def run_model(
             if run == "parallel_customized":
                 build.gradient_scale_strategy = scale.Customized
                 extra = {model.loss.name + "@GRAD": np.array([0.5, 0.25], "float32")}
-            program = fluid.CompiledProgram(model.main).with_data_parallel(
-                loss_name=model.loss.name, build_strategy=build, places=fluid.cpu_places(2)
-            )
+            program = on_places(model.main, 2, model.loss, build=build)
         for step in range(models.STEPS):
             fetched = exe.run(
                 program,
@@ -94,9 +93,8 @@ def test_five_steps_follow_paddle(name: str, run: str, gang: str) -> None:
 
 
 def section_9_net(case: str) -> tuple[fluid.Program, fluid.Program, fluid.Variable]:
-    main, startup = fluid.Program(), fluid.Program()
     rate, options = 0.1, {}
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         x = fluid.data("x", [None, 4])
         y = fluid.data("y", [None, 1])
         hidden = fluid.layers.fc(x, 3, act="relu")
@@ -136,9 +134,7 @@ def test_section_9(case: str, gang: str) -> None:
             if case == "customized":
                 build.gradient_scale_strategy = build.GradientScaleStrategy.Customized
                 feed[loss.name + "@GRAD"] = np.array([0.5, 0.25], "float32")
-            program = fluid.CompiledProgram(main).with_data_parallel(
-                loss_name=loss.name, build_strategy=build, places=fluid.cpu_places(2)
-            )
+            program = on_places(main, 2, loss, build=build)
         for step in range(3):
             loss_value, bias_grad = exe.run(program, feed=feed, fetch_list=[loss, "fc_1.b_0@GRAD"])
             np.testing.assert_allclose(loss_value, expected["losses"][step], rtol=1e-6, atol=1e-6)

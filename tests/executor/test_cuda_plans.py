@@ -26,6 +26,7 @@ from rowlock.executor.simulated.simulated import SimulatedRuntime
 from rowlock.graph.compile import compile_program
 from rowlock.graph.passes.target import Target
 from tests.ops.gpu import needs_compiler
+from tests.programs import own_programs
 
 pytestmark = needs_compiler
 
@@ -47,8 +48,7 @@ class Trained:
     """y = w x with a counter of steps, on a replica that is spoken to as a driver does."""
 
     def __init__(self, captures: bool = True) -> None:
-        main, start = fluid.Program(), fluid.Program()
-        with fluid.program_guard(main, start), fluid.unique_name.guard():
+        with own_programs() as (main, _start):
             x = fluid.data("x", [None, 4])
             steps = fluid.layers.create_global_var([1], 0.0, "float32", persistable=True, name="n")
             y = fluid.layers.scale(x, 2.0)

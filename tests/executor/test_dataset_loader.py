@@ -21,6 +21,7 @@ import rowlock as paddle
 import rowlock.fluid as fluid
 from rowlock import io
 from rowlock.strategies.errors import ExecutionError, FeedError
+from tests.programs import own_programs
 
 from ..conftest import eventually
 from ..reference import loader_cases
@@ -269,8 +270,8 @@ def test_a_loader_feeds_a_program() -> None:
         def __len__(self) -> int:
             return 40
 
-    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    scope = fluid.Scope()
+    with own_programs() as (main, startup):
         x, y = fluid.data("x", [None, 2]), fluid.data("y", [None, 1])
         loss = fluid.layers.reduce_mean(
             fluid.layers.square(fluid.layers.fc(x, 1, bias_attr=False) - y)

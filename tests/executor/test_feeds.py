@@ -16,6 +16,7 @@ from rowlock.executor.feed.feeds import snapshot, to_array
 from rowlock.graph.program.variable import Variable
 from rowlock.strategies.errors import FeedError, FeedTypeError
 from rowlock.strategies.types import BFLOAT16
+from tests.programs import on_places
 
 
 class Unreadable:
@@ -179,7 +180,7 @@ def test_declared_rows_are_those_of_a_place() -> None:
     with fluid.program_guard(main, fluid.Program()):
         x = fluid.data("x", [2, 3])
         out = fluid.layers.reduce_sum(x, dim=1)
-    program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
+    program = on_places(main, 2)
     exe = fluid.Executor(fluid.CPUPlace())
     rows = np.arange(12, dtype="float32").reshape(4, 3)
     with rowlock.cluster(launcher="threads"):

@@ -23,6 +23,7 @@ from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.cluster import ClusterConfig
 from rowlock.strategies.errors import ExecutionError, InvalidState, NotInitialized, RowlockError
+from tests.programs import own_programs
 
 SIZE = 2
 SCOPE = 9
@@ -57,8 +58,7 @@ class Regression:
     """y = x w, trained by SGD; loaded on a gang."""
 
     def __init__(self, gang: Gang) -> None:
-        main, startup = fluid.Program(), fluid.Program()
-        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        with own_programs() as (main, _):
             x, y = fluid.data("x", [None, 3]), fluid.data("y", [None, 1])
             guess = fluid.layers.fc(x, 1, bias_attr=False)
             loss = fluid.layers.mean(fluid.layers.square_error_cost(guess, y))

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.cuda.dnn import BatchNormGrad
 from rowlock.executor.device.gpus import local_gpus
 from rowlock.executor.simulated.reference_dnn import ReferenceDnn
-from rowlock.executor.simulated.simulated import COUNT
-from rowlock.strategies.build import BuildStrategy
 from tests.ops.gpu import needs_compiler
+from tests.programs import on_places, own_programs
 
-pytestmark = needs_compiler
-
-
-@pytest.fixture(autouse=True)
-def gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A GPU, simulated where there is none, and a gang of threads."""
-    if not local_gpus():
-        monkeypatch.setenv(COUNT, "1")
-    with rowlock.cluster(launcher="threads"):
-        yield
+pytestmark = [needs_compiler, pytest.mark.usefixtures("one_gpu", "threads")]
 
 
 def normed(x: Any, filters: int, act: str | None = None) -> Any:
@@ -63,18 +51,14 @@ def learned(
     build: Any, place: Any, shape: tuple[int, ...], **switches: Any
 ) -> tuple[list[float], str]:
     """Train for a few steps; return the losses, and what the compiler says."""
-    main, start = fluid.Program(), fluid.Program()
-    main.random_seed = start.random_seed = 7
-    with fluid.program_guard(main, start), fluid.unique_name.guard():
+    with own_programs(7) as (main, start):
         loss = build()
         fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
     draw, losses = np.random.RandomState(0), []
     with fluid.scope_guard(fluid.Scope()):
         exe = fluid.Executor(place)
         exe.run(start)
-        program = fluid.CompiledProgram(main).with_data_parallel(
-            loss_name=loss.name, places=[place], build_strategy=BuildStrategy(**switches)
-        )
+        program = on_places(main, [place], loss, build=switches)
         for _ in range(4):
             label = draw.randint(0, 4, (8, 1)).astype("int64")
             fed = {"x": draw.randn(8, *shape).astype("f4"), "label": label}

@@ -11,6 +11,7 @@ import rowlock.fluid as fluid
 from rowlock.executor.device.gpus import local_gpus
 from tests.graph import gpt
 from tests.ops.gpu import needs_compiler
+from tests.programs import on_places
 
 pytestmark = needs_compiler
 
@@ -28,9 +29,7 @@ def trained(place: Any, **switches: Any) -> tuple[list[float], str]:
         build = fluid.BuildStrategy(
             fused_attention=True, fuse_gemm_epilogue=True, fused_feedforward=True, **switches
         )
-        program = fluid.CompiledProgram(main).with_data_parallel(
-            loss_name=loss.name, build_strategy=build, places=[place]
-        )
+        program = on_places(main, [place], loss, build=build)
         losses = [
             exe.run(program, feed=gpt.feed(step), fetch_list=[loss])[0].item() for step in range(3)
         ]

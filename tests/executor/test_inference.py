@@ -32,6 +32,7 @@ from rowlock.strategies.errors import (
     Unsupported,
 )
 from tests.executor.test_saved_files import EXPECTED, OLD, fed
+from tests.programs import own_programs
 from tests.reference.formats.models import MODELS
 
 ROWS = np.array([[1], [2], [3]])
@@ -69,8 +70,7 @@ def test_a_model_of_paddle_predicts_as_there(name: str, build: object, params: s
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A model with sequences, saved with one file of parameters beside a file for each."""
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         x = fluid.data("x", [None, 4])
         words = fluid.data("words", [None, 1], "int64", lod_level=1)
         table = fluid.ParamAttr(initializer=fluid.initializer.Constant(0.5))

@@ -14,6 +14,7 @@ from rowlock.executor.plan import overlap, run
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.execution import ExecutionStrategy
 from tests.conftest import product
+from tests.programs import on_places
 from tests.reference import models
 
 STEPS = 6
@@ -33,11 +34,12 @@ def trained(name: str, places: int, threads: int, **build: Any) -> tuple[dict[st
     ):
         exe.run(model.startup)
         models.set_initial_values(model.main, fluid.global_scope(), place)
-        program = fluid.CompiledProgram(model.main).with_data_parallel(
-            loss_name=model.loss.name,
-            places=fluid.cpu_places(places),
-            build_strategy=BuildStrategy(**build),
-            exec_strategy=ExecutionStrategy(num_threads=threads, allow_op_delay=threads > 2),
+        program = on_places(
+            model.main,
+            places,
+            model.loss,
+            build=build,
+            execution=ExecutionStrategy(num_threads=threads, allow_op_delay=threads > 2),
         )
         for step in range(STEPS):
             exe.run(program, models.feed(name, step), [model.loss])

@@ -19,6 +19,7 @@ from rowlock.executor.kernels import measure as measuring
 from rowlock.executor.kernels.capabilities import installed
 from rowlock.executor.kernels.measure import Limit, Question, Timings, fastest, measure
 from rowlock.executor.kernels.onednn.library import library
+from tests.programs import on_places, own_programs
 
 pytestmark = pytest.mark.skipif("onednn" not in installed(), reason="oneDNN is not installed")
 ROWS, LENGTH, WIDTH = 8, 12, 16
@@ -56,25 +57,19 @@ def text_cnn(
     places: int, steps: int = 3, launcher: str = "threads", net: Any = of_words, **switches: Any
 ) -> tuple[list[Any], Any]:
     """Return the losses of a net of convolutions over words, and the program that trained."""
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = 5
     layers = fluid.layers
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs(5) as (main, startup):
         words = layers.data("words", [LENGTH], dtype="int64")
         label = layers.data("label", [1], dtype="int64")
         scores = layers.fc(net(words), 4)
         loss = layers.mean(layers.softmax_with_cross_entropy(scores, label))
         fluid.optimizer.SGD(0.1).minimize(loss)
-    build = fluid.BuildStrategy()
-    for name, value in switches.items():
-        setattr(build, name, value)
+    build = fluid.BuildStrategy(**switches)
     rng = np.random.default_rng(3)
     exe = fluid.Executor(fluid.CPUPlace())
     with rowlock.cluster(launcher=launcher), fluid.scope_guard(fluid.Scope()):
         exe.run(startup)
-        program = fluid.CompiledProgram(main).with_data_parallel(
-            loss_name=loss.name, build_strategy=build, places=fluid.cpu_places(places)
-        )
+        program = on_places(main, places, loss, build=build)
         losses = []
         for _ in range(steps):
             feed = {

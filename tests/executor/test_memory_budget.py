@@ -17,6 +17,7 @@ from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import EnforceNotMet, ResourceExhausted
 from rowlock.strategies.execution import ExecutionStrategy
 from tests.conftest import product
+from tests.programs import on_places, trained
 from tests.reference import models
 
 L = fluid.layers
@@ -29,13 +30,11 @@ FLAGS: list[dict[str, Any]] = [
 ]
 
 
+ONE_THREAD = ExecutionStrategy(num_threads=1, num_iteration_per_drop_scope=100)
+
+
 def compiled(main: Any, loss: Any, places: int = 2, **flags: Any) -> fluid.CompiledProgram:
-    return fluid.CompiledProgram(main).with_data_parallel(
-        loss_name=loss.name,
-        places=fluid.cpu_places(places),
-        build_strategy=BuildStrategy(**flags),
-        exec_strategy=ExecutionStrategy(num_threads=1, num_iteration_per_drop_scope=100),
-    )
+    return on_places(main, places, loss, flags, ONE_THREAD)
 
 
 @pytest.mark.parametrize("name", ["resnet18", "gpt"])
@@ -68,25 +67,15 @@ def test_a_sparse_step_takes_memory_for_the_rows_that_it_touches(method: str, wa
         assert peaks[0] == peaks[1]
 
 
-def trained(name: str, places: int, **flags: Any) -> dict[str, Any]:
-    model = models.build(name, fluid)
-    model.main.random_seed = 7
-    exe = fluid.Executor(fluid.CPUPlace())
-    with fluid.scope_guard(fluid.Scope()), rowlock.cluster(launcher="threads", bucket_bytes=256):
-        exe.run(model.startup)
-        models.set_initial_values(model.main, fluid.global_scope(), fluid.CPUPlace())
-        program = compiled(model.main, model.loss, places, **flags)
-        fetched = [exe.run(program, models.feed(name, step), [model.loss])[0] for step in range(3)]
-        names = [v.name for v in model.main.list_vars() if v.persistable]
-        state = {n: np.array(fluid.global_scope().find_var(n).get_tensor()) for n in names}
-    return {**state, "fetched": np.concatenate(fetched)}
-
-
 @product(mode=["AllReduce", "Reduce"], name=["mlp", "lenet", "resnet", "attention", "text"])
 def test_flags_do_not_change_results(name: str, mode: str) -> None:
     """Where memory lies changes no bit. In place, a compiled loop is another, and may round differently."""
     reduce = getattr(BuildStrategy.ReduceStrategy, mode)
-    results = [trained(name, 2, reduce_strategy=reduce, **flags) for flags in FLAGS]
+    results = []
+    for flags in FLAGS:
+        build = {"reduce_strategy": reduce, **flags}
+        values, fetched, _ = trained(name, 2, 3, build, ONE_THREAD, bucket_bytes=256)
+        results.append({**values, "fetched": np.concatenate([loss for loss, *_ in fetched])})
     by_in_place: dict[bool, dict[str, Any]] = {}
     for flags, result in zip(FLAGS, results, strict=True):
         alike = by_in_place.setdefault(flags.get("enable_inplace", True), result)

@@ -13,6 +13,7 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.device.device_scope import SharedScope
 from rowlock.strategies.errors import InvalidState, NotInitialized
+from tests.programs import on_places
 
 X = np.ones((2, 4), np.float32)
 WAIT_S = 60
@@ -224,9 +225,7 @@ def test_a_data_parallel_program_on_one_place_of_threads_works_on_the_scopes_ten
         scope = fluid.Scope()
         with rowlock.cluster(launcher="threads"), fluid.scope_guard(scope):
             exe.run(startup)
-            compiled = fluid.CompiledProgram(program).with_data_parallel(
-                loss.name, places=fluid.cpu_places(1)
-            )
+            compiled = on_places(program, 1, loss)
             both = (compiled, program) if compiles else (program, program)
             steps = [exe.run(both[k % 2], feed={"x": X}, fetch_list=[loss])[0] for k in range(6)]
         losses.append(np.ravel(steps))

@@ -15,6 +15,7 @@ from rowlock.executor.kernels.onednn.library import library
 from rowlock.graph.compile import compile_program
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.errors import StrategyError, Unsupported
+from tests.programs import on_places, own_programs
 
 pytestmark = pytest.mark.skipif(library() is None, reason="oneDNN is not installed")
 
@@ -23,9 +24,7 @@ dnnl = library()
 
 def trained(steps: int = 4, **switches: Any) -> tuple[list[Any], str]:
     """Return the losses of an image classifier on two places, and the compiler's report."""
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = 5
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs(5) as (main, startup):
         x = fluid.layers.data("x", [3, 8, 8])
         label = fluid.layers.data("label", [1], dtype="int64")
         h = fluid.layers.conv2d(x, 8, 3, padding=1, bias_attr=False)
@@ -38,15 +37,11 @@ def trained(steps: int = 4, **switches: Any) -> tuple[list[Any], str]:
         )
         fluid.optimizer.Momentum(0.05, 0.9).minimize(loss)
     rng = np.random.default_rng(3)
-    build = fluid.BuildStrategy()
-    for name, value in switches.items():
-        setattr(build, name, value)
+    build = fluid.BuildStrategy(**switches)
     exe = fluid.Executor(fluid.CPUPlace())
     with rowlock.cluster(launcher="threads"), fluid.scope_guard(fluid.Scope()):
         exe.run(startup)
-        program = fluid.CompiledProgram(main).with_data_parallel(
-            loss_name=loss.name, build_strategy=build, places=fluid.cpu_places(2)
-        )
+        program = on_places(main, 2, loss, build=build)
         losses = []
         for _ in range(steps):
             feed = {
@@ -104,9 +99,7 @@ def test_compiled_loops_go_before_onednn_where_they_are_faster() -> None:
 
 def _classifier() -> tuple[Any, Any, Any]:
     """Return a convolution's test program, its training program, and the result of the former."""
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = 5
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs(5) as (main, startup):
         h = fluid.layers.conv2d(fluid.layers.data("x", [32, 6, 6]), 32, 3, param_attr="filter")
         out = fluid.layers.batch_norm(h)
         test = main.clone(for_test=True)

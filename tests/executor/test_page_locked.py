@@ -19,6 +19,7 @@ from rowlock.executor.device.gpus import local_gpus
 from rowlock.executor.host.host_memory import MemoryRanges
 from rowlock.executor.simulated.simulated import COUNT
 from tests.ops.gpu import gpu, needs_compiler
+from tests.programs import on_places, own_programs
 
 pytestmark = needs_compiler
 PINNED = fluid.CUDAPinnedPlace()
@@ -94,9 +95,7 @@ def test_what_goes_to_the_gpu_directly_is_not_written_before_it_is_there(
 
 def losses(feeds: Any, behind: bool) -> tuple[list[float], fluid.Tensor]:
     """Train on two GPUs; ``behind``: results are read when all steps were begun."""
-    main, start = fluid.Program(), fluid.Program()
-    main.random_seed = start.random_seed = 3
-    with fluid.program_guard(main, start), fluid.unique_name.guard():
+    with own_programs(3) as (main, start):
         x = fluid.data("x", [None, 3], "float32")
         loss = fluid.layers.mean(fluid.layers.square(fluid.layers.fc(x, 2)))
         fluid.optimizer.SGD(0.1).minimize(loss)
@@ -105,7 +104,7 @@ def losses(feeds: Any, behind: bool) -> tuple[list[float], fluid.Tensor]:
         exe = fluid.Executor(fluid.CUDAPlace(0))
         exe.run(start)
         places = fluid.cuda_places([0, 1]) if local_gpus() > 1 else fluid.cuda_places([0])
-        train = fluid.CompiledProgram(main).with_data_parallel(loss_name=loss.name, places=places)
+        train = on_places(main, places, loss)
         for step in range(8):
             value = np.random.default_rng(step).standard_normal((4, 3)).astype("f4")
             feed = {"x": feeds(tensor, value)}

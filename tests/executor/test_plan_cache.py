@@ -11,6 +11,7 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.driver import program_on_gang
 from rowlock.executor.replica.plan_cache import KEYS_KEPT, PLANS_KEPT, PlanBudget, PlanCache
+from tests.programs import on_places, own_programs
 
 from ..contract.interrupts import Strike
 
@@ -103,8 +104,7 @@ def test_variants_for_many_lengths_are_bounded(
 ) -> None:
     """A program is compiled for each length of what a recurrent net walks."""
     monkeypatch.setattr(program_on_gang, "VARIANTS_KEPT", 4)
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.data("x", [None, None, 2])
         net = L.StaticRNN()
         with net.step():
@@ -116,9 +116,7 @@ def test_variants_for_many_lengths_are_bounded(
     with rowlock.cluster(launcher="threads"), fluid.scope_guard(fluid.Scope()):
         exe, program = fluid.Executor(fluid.CPUPlace()), main
         if places > 1:
-            program = fluid.CompiledProgram(main).with_data_parallel(
-                places=[fluid.CPUPlace()] * places
-            )
+            program = on_places(main, places)
         for steps in [*range(1, 9), 1]:
             feed = {"x": np.ones((steps, 2, 2), "float32")}
             fed = [feed] * places if places > 1 else feed

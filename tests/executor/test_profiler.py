@@ -12,22 +12,20 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.device.place import gpu_count
 from rowlock.strategies.errors import InvalidValue, NotSaved, Unsupported
+from tests.programs import on_places, own_programs
 
 
 def test_plain_and_parallel_steps_are_in_table_and_timeline(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 3]), 2))
         fluid.optimizer.SGD(0.1).minimize(loss)
     exe, path = fluid.Executor(fluid.CPUPlace()), tmp_path / "profile"
     feed = {"x": np.ones((4, 3), np.float32)}
     with fluid.scope_guard(fluid.Scope()), rowlock.cluster(launcher="threads"):
         exe.run(startup)
-        program = fluid.CompiledProgram(main).with_data_parallel(
-            loss.name, places=fluid.cpu_places(2)
-        )
+        program = on_places(main, 2, loss)
         exe.run(program, feed=feed)
         with fluid.profiler.profiler("CPU", "calls", str(path)):
             for _ in range(3):

@@ -22,6 +22,7 @@ from rowlock.strategies.errors import (
     InvalidType,
     InvalidValue,
 )
+from tests.programs import on_places, own_programs
 
 PLACES = 2
 
@@ -51,9 +52,7 @@ class Summed:
         self.exe.run(startup)
 
     def on(self, places: int) -> Any:
-        return fluid.CompiledProgram(self.main).with_data_parallel(
-            self.loss, places=fluid.cpu_places(places)
-        )
+        return on_places(self.main, places, self.loss)
 
     def run(self, program: Any = None) -> list[float]:
         (total,) = self.exe.run(program or self.main, None, [self.sum])
@@ -133,9 +132,7 @@ def test_a_reader_trains_as_feeds_do(front: str, monkeypatch: pytest.MonkeyPatch
     data = [draw.standard_normal((3, 2)).astype("float32") for _ in range(6)]
     weights = []
     for read in (True, False):
-        main, startup = fluid.Program(), fluid.Program()
-        main.random_seed = startup.random_seed = 3
-        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        with own_programs(3) as (main, startup):
             x = fluid.data("x", [None, 2])
             loader = fluid.io.DataLoader.from_generator([x], 2, iterable=False)
             loss = fluid.layers.mean(fluid.layers.dropout(fluid.layers.fc(x, 3, act="tanh"), 0.3))
@@ -275,9 +272,8 @@ def test_neither_does_a_run_of_several_steps_and_readers() -> None:
         other = fluid.data("other", [None, 2])
         second = fluid.io.DataLoader.from_generator([other], 4, iterable=False)
         net.sum = fluid.layers.reduce_sum(other) + net.sum
-    program = fluid.CompiledProgram(net.main).with_data_parallel(
-        places=fluid.cpu_places(PLACES),
-        exec_strategy=fluid.ExecutionStrategy(num_iteration_per_run=2),
+    program = on_places(
+        net.main, PLACES, execution=fluid.ExecutionStrategy(num_iteration_per_run=2)
     )
     net.loader.set_batch_generator(ones(4))
     second.set_batch_generator(late)

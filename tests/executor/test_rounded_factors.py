@@ -20,6 +20,7 @@ from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy
 from tests.ops.harness import run
 from tests.ops.test_onednn import rounded
+from tests.programs import on_places, own_programs
 
 pytestmark = pytest.mark.skipif(library() is None, reason="oneDNN is not installed")
 PRODUCTS = ("mul", "matmul", "conv2d", "depthwise_conv2d")
@@ -69,9 +70,7 @@ def of_images(x: Any) -> Any:
 
 def built(net: Any = of_words) -> tuple[Any, Any, Any]:
     """Return main program, startup program and the loss of a net."""
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = 5
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs(5) as (main, startup):
         x = fluid.data("x", [None, 6, 16])
         loss = fluid.layers.mean(fluid.layers.square(fluid.layers.fc(net(x), 4)))
         fluid.optimizer.Adam(0.01).minimize(loss)
@@ -83,16 +82,12 @@ def trained(
 ) -> tuple[list[Any], str, Any]:
     """Return the losses by step and place, the compiler's report, and the plan's memory."""
     main, startup, loss = built(net)
-    build = fluid.BuildStrategy()
-    for name, value in switches.items():
-        setattr(build, name, value)
+    build = fluid.BuildStrategy(**switches)
     feed = {"x": np.random.default_rng(3).standard_normal((rows, 6, 16)).astype("float32")}
     exe = fluid.Executor(fluid.CPUPlace())
     with rowlock.cluster(launcher="threads"), fluid.scope_guard(fluid.Scope()):
         exe.run(startup)
-        program = fluid.CompiledProgram(main).with_data_parallel(
-            loss_name=loss.name, build_strategy=build, places=fluid.cpu_places(places)
-        )
+        program = on_places(main, places, loss, build=build)
         losses = [exe.run(program, feed=feed, fetch_list=[loss])[0].tolist() for _ in range(steps)]
         return losses, str(program.explain()), program.explain().memory
 
@@ -147,9 +142,7 @@ def test_nothing_but_factors_of_products_is_rounded(net: Any) -> None:
             for v in main.list_vars()
             if v.persistable and scope.find_var(v.name) is not None
         }
-        program = fluid.CompiledProgram(main).with_data_parallel(
-            loss_name=loss.name, build_strategy=build, places=fluid.cpu_places(1)
-        )
+        program = on_places(main, 1, loss, build=build)
         results = exe.run(program, feed=feed, fetch_list=temporary)
     values = {**before, **feed, **dict(zip(temporary, results, strict=True))}
     count = 0

@@ -23,6 +23,7 @@ from rowlock.strategies.errors import (
     Unsupported,
 )
 from tests.conftest import lasting
+from tests.programs import on_places, own_programs
 
 RNG = np.random.default_rng(0)
 PLACES = 2
@@ -66,9 +67,7 @@ class Net:
         return {"x": x, "label": (x[:, :1] > 0).astype("int64")}
 
     def parallel(self, places: int = PLACES, **settings: Any) -> fluid.CompiledProgram:
-        return fluid.CompiledProgram(self.main).with_data_parallel(
-            loss_name=self.loss.name, places=fluid.cpu_places(places), **settings
-        )
+        return on_places(self.main, places, self.loss, **settings)
 
 
 def value(name: str) -> np.ndarray:
@@ -134,9 +133,7 @@ def test_the_scope_shows_and_sets_what_replicas_hold(gang: str) -> None:
 def test_train_and_test_share_replicas(gang: str) -> None:
     net = Net()
     train = net.parallel()
-    test = fluid.CompiledProgram(net.test).with_data_parallel(
-        share_vars_from=train, places=fluid.cpu_places(PLACES)
-    )
+    test = on_places(net.test, PLACES, share_vars_from=train)
     with pytest.raises(ValueError, match=r"not run yet"):
         net.exe.run(test, net.feed(), [net.logits])
     feed = net.feed()
@@ -151,7 +148,7 @@ def test_temporaries_live_and_die_by_the_strategy(gang: str) -> None:
     net = Net()
     execution = fluid.ExecutionStrategy()
     execution.num_iteration_per_drop_scope = 3
-    program = net.parallel(exec_strategy=execution)
+    program = net.parallel(execution=execution)
     counts = []
     for _ in range(4):
         net.exe.run(program, net.feed())
@@ -253,20 +250,20 @@ def test_places_and_strategies_that_cannot_be() -> None:
     build = fluid.BuildStrategy()
     build.async_mode = True
     with rowlock.cluster(launcher="threads"), pytest.raises(Unsupported, match=r"async_mode"):
-        net.exe.run(net.parallel(build_strategy=build), net.feed(), [net.loss])
+        net.exe.run(net.parallel(build=build), net.feed(), [net.loss])
 
 
 def test_hints_are_listed_and_the_graph_drawn(tmp_path: Any) -> None:
     net = Net()
     build = fluid.BuildStrategy(cache_runtime_context=True, debug_graphviz_path=str(tmp_path / "g"))
     with rowlock.cluster(launcher="threads"):
-        program = net.parallel(build_strategy=build)
+        program = net.parallel(build=build)
         net.exe.run(program, net.feed(), [net.loss])
     assert "cache_runtime_context: accepted, has no effect yet" in str(program.explain())
     assert (tmp_path / "g_original_graph").read_text().startswith("digraph G {")
     build.debug_graphviz_path = "/no/such/folder/g"
     with rowlock.cluster(launcher="threads"), pytest.raises(EnforceNotMet, match=r"cannot open"):
-        net.exe.run(net.parallel(build_strategy=build), net.feed(), [net.loss])
+        net.exe.run(net.parallel(build=build), net.feed(), [net.loss])
 
 
 def test_parallel_executor(gang: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,7 +307,7 @@ def test_buckets_follow_the_configured_size() -> None:
     with rowlock.cluster(launcher="threads"):
         fused = net2.parallel()
         net2.exe.run(fused, net2.feed(), [net2.loss])
-        plain = net2.parallel(build_strategy=build)
+        plain = net2.parallel(build=build)
         net2.exe.run(plain, net2.feed(), [net2.loss])
         assert len(fused.explain().buckets) == 1
         assert len(plain.explain().buckets) == 4
@@ -342,7 +339,7 @@ def test_draws_go_on_from_the_first_step_that_is_given() -> None:
     exe = fluid.Executor()
     main.first_step = 2
     assert (main.clone().first_step, main.clone(for_test=True).first_step) == (2, 0)
-    parallel = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(PLACES))
+    parallel = on_places(main, PLACES)
     with lasting("threads"):
         for program in (main, parallel):
             again = [exe.run(program, feed, [mask])[0] for _ in range(2)]
@@ -364,8 +361,7 @@ def test_what_is_written_has_the_shape_of_what_was_written_last(gang: str) -> No
     """A net that is built again under the same names, with other sizes; rows that differ by step."""
 
     def built(width: int) -> tuple[Any, Any, Any]:
-        main, startup = fluid.Program(), fluid.Program()
-        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        with own_programs() as (main, startup):
             hidden = fluid.layers.fc(fluid.data("x", [None, 3]), width)
             rows = main.global_block().create_var(
                 name="rows", shape=[-1, width], dtype="float32", persistable=True
@@ -384,9 +380,7 @@ def test_what_is_written_has_the_shape_of_what_was_written_last(gang: str) -> No
             main, startup, loss = built(width)
             exe.run(startup)
             assert shape("fc_0.w_0") == (3, width) and shape("fc_0.b_0") == (width,)
-            program = fluid.CompiledProgram(main).with_data_parallel(
-                loss_name=loss.name, places=fluid.cpu_places(2)
-            )
+            program = on_places(main, 2, loss)
             for rows in (4, 8, 4):
                 feed = {"x": np.ones((rows, 3), "float32")}
                 exe.run(main, feed, [loss])

@@ -32,6 +32,7 @@ from rowlock.strategies.errors import (
 )
 from rowlock.strategies.types import to_numpy
 from tests.conftest import lasting
+from tests.programs import on_places, own_programs
 from tests.reference.formats.models import MODELS, dense
 
 ROOT = Path(__file__).parents[2]
@@ -66,8 +67,7 @@ def scope() -> object:
 
 def trained() -> tuple[fluid.Program, fluid.Program, fluid.Variable]:
     """A classifier with Adam."""
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         _, (prediction,) = dense(fluid)
         y = fluid.layers.data("y", [1], dtype="int64")
         loss = fluid.layers.mean(fluid.layers.cross_entropy(prediction, y))
@@ -96,8 +96,7 @@ def test_a_model_of_paddle_1_8_5(
         )
     assert names == list(fed(name))
     # The same network, built here, makes the same files.
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         feeds, fetches = build(fluid)  # type: ignore[operator]
         exe.run(startup)
         fluid.io.load_persistables(exe, str(OLD / name), main, params)
@@ -205,8 +204,7 @@ def test_training_goes_on_from_a_state(
 
 
 def test_serialized_parts(exe: fluid.Executor, tmp_path: Path) -> None:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         feeds, fetches = dense(fluid)
         exe.run(startup)
         expected = exe.run(main, fed("dense"), fetches)[0]
@@ -237,9 +235,7 @@ def test_from_replicas(
     build = fluid.BuildStrategy()
     if launcher == "threads":  # an optimizer's state lies at its owner only
         build.reduce_strategy = fluid.BuildStrategy.ReduceStrategy.Reduce
-    compiled = fluid.CompiledProgram(main).with_data_parallel(
-        loss.name, build_strategy=build, places=fluid.cpu_places(2)
-    )
+    compiled = on_places(main, 2, loss, build=build)
     with lasting(launcher):
         exe.run(compiled, BATCH, [loss])
         fluid.io.save_persistables(exe, str(tmp_path), compiled, "all")

@@ -16,6 +16,7 @@ from rowlock.graph.passes.target import Pass, Target
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import ExecutionError
 from tests.contract.nets import OPTIMIZERS, Net, feed
+from tests.programs import own_programs
 
 FUSIONS = {
     "fuse_relu_depthwise_conv": True, "fuse_bn_act_ops": True, "fuse_gemm_epilogue": True,
@@ -82,8 +83,7 @@ def test_a_small_error_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with_pass(monkeypatch, Pass("scale_it", scaled, lambda target: True, "for this test"))
     with rowlock.cluster(launcher="threads"):
-        main = fluid.Program()
-        with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        with own_programs() as (main, _):
             x = fluid.data("x", [None, 4])
             y = fluid.layers.assign(x)
         build = BuildStrategy(verify_passes=True)

@@ -14,12 +14,12 @@ from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.plan.shapes import infer_specs
 from rowlock.graph.compile import compile_program
 from rowlock.graph.passes.target import Target
+from tests.programs import own_programs
 
 
 def work_of(net: Any, shape: tuple[int, ...], padded: bool) -> dict[str, tuple[int, int]]:
     """Return (multiply-adds, bytes) of the ops of a net under training, those with products."""
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         loss = fluid.layers.mean(net(fluid.data("x", list(shape))))
         fluid.optimizer.SGD(0.1).minimize(loss)
     able = capabilities()

@@ -23,7 +23,7 @@ from rowlock.strategies.errors import ExecutionError, InvalidValue
 from rowlock.strategies.types import to_var_type
 from tests.conftest import one_in, one_of_each
 from tests.ops import harness
-from tests.reference import models
+from tests.programs import executor_after, on_places, own_programs, trained
 
 needs_jax = pytest.mark.skipif(
     importlib.util.find_spec("jax") is None, reason="XLA needs jax (rowlock[xla])"
@@ -31,36 +31,18 @@ needs_jax = pytest.mark.skipif(
 STEPS = 3
 
 
-def trained(name: str, places: int = 2, **build: Any) -> tuple[dict[str, Any], Any]:
-    """Return every persistable and the losses after some steps, and the report."""
-    model = models.build(name, fluid)
-    model.main.random_seed = 7
-    place = fluid.CPUPlace()
-    exe = fluid.Executor(place)
-    with fluid.scope_guard(fluid.Scope()), rowlock.cluster(launcher="threads"):
-        exe.run(model.startup)
-        models.set_initial_values(model.main, fluid.global_scope(), place)
-        program = fluid.CompiledProgram(model.main).with_data_parallel(
-            loss_name=model.loss.name,
-            places=fluid.cpu_places(places),
-            build_strategy=BuildStrategy(**build),
-        )
-        losses = [
-            exe.run(program, models.feed(name, step), [model.loss, *model.fetches.values()])
-            for step in range(STEPS)
-        ]
-        scope = fluid.global_scope()
-        names = [v.name for v in model.main.list_vars() if v.persistable]
-        values = {n: np.array(scope.find_var(n).get_tensor()) for n in names}
-    values |= {f"loss {i} {k}": v for i, step in enumerate(losses) for k, v in enumerate(step)}
+def training(name: str, **build: Any) -> tuple[dict[str, Any], Any]:
+    """Return every persistable and what some steps fetch, and the report."""
+    values, fetched, program = trained(name, 2, STEPS, build)
+    values |= {f"loss {i} {k}": v for i, step in enumerate(fetched) for k, v in enumerate(step)}
     return values, program.explain()
 
 
 @needs_jax
 @pytest.mark.parametrize("name", one_in(4, ["mlp", "lenet", "resnet", "attention"], more=0))
 def test_training_agrees_with_the_kernels(name: str) -> None:
-    expected, _ = trained(name)
-    values, report = trained(name, build_cinn_pass=True)
+    expected, _ = training(name)
+    values, report = training(name, build_cinn_pass=True)
     assert any(node.op == REGION for node in report.graph.nodes)
     assert "XLA compiles" in str(report)
     assert report.kernels["xla"] >= 1
@@ -71,8 +53,8 @@ def test_training_agrees_with_the_kernels(name: str) -> None:
 @needs_jax
 def test_reduce_mode_keeps_updates_with_their_owners() -> None:
     reduce = BuildStrategy.ReduceStrategy.Reduce
-    expected, _ = trained("mlp", reduce_strategy=reduce)
-    values, report = trained("mlp", reduce_strategy=reduce, build_cinn_pass=True)
+    expected, _ = training("mlp", reduce_strategy=reduce)
+    values, report = training("mlp", reduce_strategy=reduce, build_cinn_pass=True)
     assert {node.at for node in report.graph.nodes if node.op == REGION} >= {0, 1}
     for key, array in expected.items():
         np.testing.assert_allclose(values[key], array, rtol=1e-4, atol=2e-5, err_msg=key)
@@ -83,21 +65,17 @@ def test_a_region_may_use_what_lasts_before_the_vote() -> None:
     """Statistics of a frozen batch norm, and classes' weights that an op returns as they are."""
     results = []
     for build in ({}, {"build_cinn_pass": True}):
-        main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
-        main.random_seed = startup.random_seed = 3
-        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        scope = fluid.Scope()
+        with own_programs(3) as (main, startup):
             x, label = fluid.data("x", [None, 4]), fluid.data("label", [None, 1], "int64")
             h = fluid.layers.batch_norm(fluid.layers.fc(x, 4), act="relu", use_global_stats=True)
             loss = fluid.layers.mean(fluid.layers.hsigmoid(h, label, 6))
             fluid.optimizer.SGD(0.1).minimize(loss)
-        exe = fluid.Executor(fluid.CPUPlace())
-        exe.run(startup, scope=scope)
+        exe = executor_after(startup, scope)
         feed = {"x": np.random.default_rng(0).random((6, 4), "float32")}
         feed["label"] = np.arange(6).reshape(6, 1)
         with rowlock.cluster(launcher="threads"):
-            program = fluid.CompiledProgram(main).with_data_parallel(
-                loss.name, BuildStrategy(**build), places=fluid.cpu_places(2)
-            )
+            program = on_places(main, 2, loss, build=build)
             results.append([exe.run(program, feed, [loss], scope=scope)[0] for _ in range(3)])
         nodes = [node for node in program.explain().graph.nodes if node.op == REGION]
         bodies = [body_node["op"] for node in nodes for body_node in node.attrs["body"]]
@@ -109,8 +87,8 @@ def test_without_jax_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(able._VERSIONS, "xla", lambda: "")
     able.capabilities.cache_clear()
     try:
-        expected, _ = trained("mlp")
-        values, report = trained("mlp", build_cinn_pass=True)
+        expected, _ = training("mlp")
+        values, report = training("mlp", build_cinn_pass=True)
     finally:
         able.capabilities.cache_clear()
     assert "build_cinn_pass: no effect: jax is not installed" in str(report)

@@ -25,14 +25,14 @@ from rowlock.graph.ir.graph import STATE
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.types import to_numpy
 from tests.ops.gpu import needs_compiler
+from tests.programs import own_programs
 
 pytestmark = needs_compiler
 
 
 def net() -> tuple[fluid.Program, Any]:
     """A convolution and two layers with dropout, trained by momentum."""
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         layers = fluid.layers
         image = layers.data("image", [3, 8, 8])
         label = layers.data("label", [1], dtype="int64")

@@ -9,35 +9,23 @@ import rowlock
 import rowlock.fluid as fluid
 from benchmarks import large_models
 from benchmarks.sizes import SIZES, TINY, feed
-from rowlock.executor.device.gpus import local_gpus
 from rowlock.executor.device.place import Place
-from rowlock.executor.simulated.simulated import COUNT
 from tests.ops.gpu import needs_compiler
+from tests.programs import on_places
 
-pytestmark = needs_compiler
-
-
-@pytest.fixture(autouse=True)
-def places(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is a GPU."""
-    if not local_gpus():
-        monkeypatch.setenv(COUNT, "1")
+pytestmark = [needs_compiler, pytest.mark.usefixtures("one_gpu")]
 
 
 def losses(name: str, precision: str, place: Place) -> list[float]:
     """Return the losses of four steps, with the switches that benchmarks set."""
     model = large_models.build(name, TINY[name], precision)
-    strategy = fluid.BuildStrategy()
-    for switch, value in large_models.SWITCHES[name].items():
-        setattr(strategy, switch, value)
+    strategy = fluid.BuildStrategy(**large_models.SWITCHES[name])
     exe, scope = fluid.Executor(place), fluid.Scope()
     with rowlock.cluster(launcher="threads"), fluid.scope_guard(scope):
         exe.run(model.startup)
         if precision == "bfloat16":
             model.optimizer.amp_init(place)  # reads what the startup program made there
-        train = fluid.CompiledProgram(model.main).with_data_parallel(
-            loss_name=model.loss.name, build_strategy=strategy, places=[place]
-        )
+        train = on_places(model.main, [place], model.loss, build=strategy)
         fed = [feed(name, TINY[name], step % 2) for step in range(4)]
         return [float(np.asarray(exe.run(train, f, [model.loss])[0]).item()) for f in fed]
 

@@ -11,6 +11,7 @@ from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.graph.compile import compile_program
 from rowlock.graph.passes.target import Target
 from tests.graph.random_nets import RandomNet, run_steps
+from tests.programs import own_programs
 
 L = fluid.layers
 B, H, T, D = 2, 2, 3, 4
@@ -104,10 +105,8 @@ class AttentionNet:
 
 def attention_net(seed: int) -> RandomNet:
     """Draw a net around one attention, with the state that it starts from."""
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = seed + 1
     drawn = AttentionNet(seed)
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs(seed + 1) as (main, startup):
         loss = drawn.build()
         fluid.optimizer.SGD(0.1).minimize(loss)
     net = RandomNet(seed, DTYPE, main, drawn.feeds, (loss.name, *drawn.fetches))

@@ -26,6 +26,7 @@ from rowlock.graph.lowering.memory import ALL_MEMORY_OPTIONS, MemoryOptions
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.types import to_numpy
+from tests.programs import own_programs
 
 L = fluid.layers
 ROWS, WIDTH, WORDS, TOKENS = 3, 4, 7, 3
@@ -111,9 +112,7 @@ def random_net(seed: int) -> RandomNet:
     """Draw a net: what is fed, how many layers of which kind, the loss, the optimizer and what is fetched."""
     draw = np.random.default_rng(seed)
     dtype = "float64" if seed % 2 else "float32"
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = seed + 1
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs(seed + 1) as (main, startup):
         build = (_rows, _images, _sequences)[seed % 3]
         feeds, features = build(draw, dtype)
         label = fluid.data("label", [None, 1], dtype)

@@ -18,6 +18,7 @@ from rowlock.graph.training.amp.optimizer import MixedPrecision, Scaling
 from rowlock.graph.training.amp.rewrite import Rules, fp16_guard, rewrite
 from rowlock.strategies.errors import InvalidState, InvalidType, InvalidValue
 from rowlock.strategies.types import VarType
+from tests.programs import own_programs
 
 FILES = Path(__file__).parents[1] / "reference"
 PROGRAMS = {
@@ -57,8 +58,7 @@ NETS = {"mlp": mlp, "conv": conv, "residual": residual, "rows": rows, "early": e
 
 def built(net: Callable[[], Any]) -> tuple[fluid.Program, Any]:
     """A program that ends in a loss, and the loss."""
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         label = fluid.data("y", [None, 1], "int64")
         loss = layers.mean(layers.softmax_with_cross_entropy(net(), label))
     return main, loss
@@ -140,8 +140,7 @@ def test_a_later_rewrite_reads_casts_that_are_there() -> None:
 
 
 def test_a_variable_written_twice_keeps_its_type_and_is_cast_twice() -> None:
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.data("x", [2, 3])
         weight = fluid.data("w", [3, 3])
         first = layers.matmul(x, weight)

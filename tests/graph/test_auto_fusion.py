@@ -16,14 +16,14 @@ from rowlock.graph.passes.enable_auto_fusion import fuse_elementwise
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy
 from tests.contract.nets import Net, assert_close, feed
+from tests.programs import own_programs
 
 L = fluid.layers
 
 
 def fused(build: Any, *fetches: str) -> Graph:
     """Build a program, return its graph after the pass."""
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         fetched = build(fluid.data("x", [None, 4]))
     names = tuple(v.name for v in fetched)
     graph = fuse_elementwise(from_program(main, ["x"]), Target(fetches=(*names, *fetches)))
@@ -91,8 +91,7 @@ def test_broadcast_operands_and_their_gradients() -> None:
 
 def test_a_gradient_that_is_handed_on_is_not_written_again() -> None:
     """Of a sum's gradient both operands' are views; the group before it writes it once."""
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         inner = L.fc(fluid.data("x", [None, 4]), 4, bias_attr=False)
         summed = L.elementwise_add(L.fc(inner, 4, bias_attr=False), inner)
         loss = L.mean(L.tanh(L.scale(summed, 2.0)))
@@ -112,8 +111,7 @@ def test_the_switch_is_off_by_default() -> None:
 
 
 def test_the_schedule_does_not_know_source_lines() -> None:
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         result = L.tanh(L.scale(fluid.data("x", [None, 4]), 2.0))
     graph = fuse_elementwise(from_program(main, ["x"]), Target(fetches=(result.name,)))
     (group,) = graph.nodes

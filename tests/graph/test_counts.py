@@ -6,11 +6,11 @@ import pytest
 
 import rowlock.fluid as fluid
 from rowlock.fluid.contrib.model_stat import summary
+from tests.programs import own_programs
 
 
 def test_counts_of_a_small_net(capsys: pytest.CaptureFixture[str]) -> None:
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         image = fluid.data("image", [None, 3, 8, 8])
         conv = fluid.layers.conv2d(image, 4, 3, padding=1, act="relu", bias_attr=False)
         pooled = fluid.layers.pool2d(conv, 2, "max", 2)

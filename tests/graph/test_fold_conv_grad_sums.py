@@ -22,19 +22,18 @@ from rowlock.graph.program.role import OpRole
 from rowlock.strategies.types import VarType
 from tests.gpu import test_programs
 from tests.ops.gpu import needs_compiler
+from tests.programs import own_programs
 
 L = fluid.layers
 GPU = frozenset(("cudnn", "cublaslt", "cuda"))
 # All blocks, of an eighth of the channels: drawing its weights is quick.
 NARROW = replace(SIZES["resnet50"], stem=8, blocks=((8, 3), (16, 4), (32, 6), (64, 3)))
-places = test_programs.places
+pytestmark = pytest.mark.usefixtures("one_gpu")
 
 
 def compiled(main: fluid.Program, feeds: list[str], fetches: list[str], **switches: bool) -> Graph:
     """Compile for a GPU with cuDNN."""
-    strategy = fluid.BuildStrategy()
-    for switch, value in switches.items():
-        setattr(strategy, switch, value)
+    strategy = fluid.BuildStrategy(**switches)
     target = Target(strategy=strategy, has_loss=True)
     return compile_program(main, feeds, fetches, target, capabilities(GPU), "cupy").report.graph
 
@@ -49,8 +48,7 @@ def block(
     kind: str = "float16", branches: int = 2, fetches: str = "", addto: bool = False
 ) -> Graph:
     """Compile a convolution whose result goes through others, which are added up."""
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = L.cast(L.data("x", [8, 8, 8]), kind)
         x = L.conv2d(x, 8, 3, padding=1, bias_attr=False)
         h = L.sums([L.conv2d(x, 8, 3, padding=1, bias_attr=False) for _ in range(branches)])

@@ -14,6 +14,7 @@ from rowlock.graph.ir.reader import from_program
 from rowlock.graph.passes.target import Target
 from rowlock.graph.pipeline import run_pipeline
 from rowlock.strategies.build import BuildStrategy
+from tests.programs import own_programs
 
 L = fluid.layers
 WIDTH, DECAY = 8, 1e-3
@@ -25,9 +26,7 @@ METHODS: dict[str, Any] = {
 
 
 def program(method: str, level: str = "O2") -> tuple[Any, Any, Any, Any]:
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = 4
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs(4) as (main, startup):
         x = fluid.data("x", [None, WIDTH])
         ones = fluid.ParamAttr("w", fluid.initializer.Constant(1.0))
         loss = L.mean(L.square(L.fc(x, 2, param_attr=ones)))

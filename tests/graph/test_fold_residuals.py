@@ -20,9 +20,10 @@ from rowlock.graph.passes.target import Target
 from tests.gpu import test_programs
 from tests.graph.test_fold_conv_grad_sums import GPU, compiled
 from tests.ops.gpu import needs_compiler
+from tests.programs import own_programs
 
 L = fluid.layers
-places = test_programs.places
+pytestmark = pytest.mark.usefixtures("one_gpu")
 
 
 def folded(graph: Graph) -> tuple[int, int]:
@@ -50,8 +51,7 @@ def test_every_residual_of_gpt2_is_folded(precision: str) -> None:
 
 def net(fetches: str = "", last: Callable[[fluid.Variable], fluid.Variable] | None = None) -> Graph:
     """Compile x + last(f(norm(x))) -> norm; fetch the sum and its gradient, or the parts of that."""
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = L.fc(L.data("x", [8]), 8)
         h = L.fc(L.layer_norm(x), 8)
         total = x + (last(h) if last else h)

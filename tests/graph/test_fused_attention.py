@@ -27,6 +27,7 @@ from rowlock.graph.passes.target import Target
 from tests.conftest import draws, sample
 from tests.graph import gpt
 from tests.graph.attention_nets import attention_net
+from tests.programs import on_places, own_programs
 from tests.reference import models
 
 L = fluid.layers
@@ -37,13 +38,12 @@ PADDLE = [3.5678136, 2.8443208, 2.6169143, 2.7352967, 2.6502619]
 
 
 @cache
+@cache
 def train(
     places: int = 1, dropout: float = 0.0, steps: int = 5, **flags: bool
 ) -> tuple[list[float], str]:
     """Return the losses of a small GPT, and what explain() says."""
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = 5
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs(5) as (main, startup):
         loss = gpt.build(fluid, dropout=dropout)
         fluid.optimizer.Adam(0.01).minimize(loss)
     build = fluid.BuildStrategy(**flags)
@@ -51,9 +51,7 @@ def train(
     with fluid.scope_guard(fluid.Scope()), rowlock.cluster(launcher="threads"):
         exe.run(startup)
         models.set_initial_values(main, fluid.global_scope(), fluid.CPUPlace())
-        program = fluid.CompiledProgram(main).with_data_parallel(
-            loss_name=loss.name, build_strategy=build, places=fluid.cpu_places(places)
-        )
+        program = on_places(main, places, loss, build=build)
         feeds = [gpt.feed(step) for step in range(steps)]
         if places > 1:  # the mask is no batch: each place gets its own feed
             halves = [
@@ -144,8 +142,7 @@ def compare(one: Any, other: Any, seed: int) -> None:
 def explained(build: Callable[[], tuple[Any, list[Any]]], **flags: bool) -> str:
     """Return the note of the pass on a program; ``build`` returns the loss and what is fetched besides."""
 
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         loss, fetched = build()
         if main.all_parameters():
             fluid.optimizer.SGD(0.1).minimize(loss)
@@ -241,8 +238,7 @@ def test_nothing_to_find_is_told() -> None:
 
 
 def test_an_inference_program_is_fused_forward_alone() -> None:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         loss = gpt.build(fluid, dropout=0.3)
 
     flags = fluid.BuildStrategy(fused_attention=True, fused_feedforward=True)
@@ -279,8 +275,7 @@ def test_memory_grows_with_rows_alone(
 def planned(rows: int, fused: bool, libraries: frozenset[str]) -> int:
     """Return the bytes of a plan: temporaries and scratch."""
 
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         q, k, v = (fluid.data(name, [2, rows, 4], "float32") for name in "qkv")
         q.stop_gradient = False
         loss = L.mean(L.matmul(L.softmax(L.matmul(q, k, transpose_y=True)), v))

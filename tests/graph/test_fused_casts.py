@@ -16,6 +16,7 @@ from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.types import VarType, to_numpy
 from tests.ops.gpu import gpu, needs_compiler
 from tests.ops.harness import run
+from tests.programs import own_programs
 
 L = fluid.layers
 LOW = {"float16": VarType.FP16, "bfloat16": VarType.BF16}
@@ -70,8 +71,7 @@ def test_a_cast_inside_a_group_rounds(name: str, shape: tuple[int, ...]) -> None
 
 
 def bodies(**flags: Any) -> list[list[str]]:
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.data("x", [None, 4])
         low = L.cast(L.tanh(L.cast(x, "bfloat16")), "float32")
         wide = L.cast(L.elementwise_add(low, x), "float64")

@@ -22,6 +22,7 @@ from rowlock.strategies.types import to_numpy
 from tests.conftest import draws, sample
 from tests.graph.attention_nets import attention_net
 from tests.graph.random_nets import RandomNet, run_steps
+from tests.programs import own_programs
 
 L = fluid.layers
 ROWS, WIDTH, NETS = 3, 4, 100
@@ -31,12 +32,10 @@ FUSED = "fused_feedforward"
 def feedforward_net(seed: int) -> RandomNet:
     """Draw a way to write a feed-forward block on [N, T, D] or [N, D]."""
     draw = np.random.default_rng(seed)
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = seed + 1
     fetches: list[str] = []
     flat = 1 if draw.random() < 0.4 else 2
     shape = (ROWS, WIDTH) if flat == 1 else (2, ROWS, WIDTH)
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs(seed + 1) as (main, startup):
         x = fluid.data("x", [None, *shape[1:]], "float64")
         x = L.elementwise_add(x, L.create_parameter([WIDTH], "float64"))
         loss = L.mean(L.square(_block(draw, x, flat, fetches)))
@@ -133,8 +132,7 @@ def test_the_hidden_layer_is_not_kept() -> None:
 
 def planned(fused: bool) -> tuple[int, int]:
     """Return the bytes of a plan's temporaries and of its scratch."""
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.data("x", [2048, 8], "float32")
         loss = L.mean(L.fc(L.fc(x, 64, act="gelu"), 8))
         fluid.optimizer.SGD(0.1).minimize(loss)

@@ -22,6 +22,7 @@ from tests.conftest import draws, sample
 from tests.graph.random_nets import random_net
 from tests.graph.test_memory import check_contents, feeds_of, planned
 from tests.ops import harness
+from tests.programs import own_programs
 
 L = fluid.layers
 NUMBA = pytest.param(
@@ -30,8 +31,7 @@ NUMBA = pytest.param(
 
 
 def compiled(build: Any) -> Compiled:
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.data("x", [None, 8])
         loss = build(x)
     target = Target(strategy=BuildStrategy(enable_auto_fusion=True))

@@ -20,6 +20,7 @@ from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.types import VarType
 from tests.contract.nets import Net, assert_close, feed
+from tests.programs import own_programs
 
 L = fluid.layers
 
@@ -27,8 +28,7 @@ L = fluid.layers
 def compiled(
     build: Callable[[], Any], fetch: tuple[str, ...] = (), replicas: int = 1, **flags: Any
 ) -> Compiled:
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         loss = L.mean(build())
         if main.all_parameters():
             fluid.optimizer.SGD(0.1).minimize(loss)

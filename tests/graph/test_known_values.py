@@ -11,6 +11,7 @@ import rowlock
 import rowlock.fluid as fluid
 import rowlock.tensor as tensor
 from rowlock.strategies.errors import InvalidValue
+from tests.programs import own_programs
 
 L = fluid.layers
 
@@ -199,9 +200,7 @@ def test_images_with_channels_last_train(program: Any) -> None:
     image = rng.standard_normal((2, 5, 6, 3)).astype("f4")
     results = []
     for order in ("NCHW", "NHWC"):
-        main, startup = fluid.Program(), fluid.Program()
-        main.random_seed = startup.random_seed = 9
-        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        with own_programs(9) as (main, startup):
             last = order == "NHWC"
             x = fluid.data("x", [None, 5, 6, 3] if last else [None, 3, 5, 6])
             pads = [[0, 0], [1, 0], [0, 1], [0, 0]] if last else [[0, 0], [0, 0], [1, 0], [0, 1]]

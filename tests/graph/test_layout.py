@@ -14,12 +14,12 @@ from rowlock.graph.ir.graph import Graph
 from rowlock.graph.ir.reader import from_program
 from rowlock.graph.lowering.layout import TRANSFER, lay_out
 from rowlock.graph.lowering.select import select_kernels
+from tests.programs import own_programs
 
 
 def laid_out(*library: str, pools: str = "") -> Graph:
     """Return a net laid out; ``library`` are the ops of oneDNN, ``pools`` is what computes pooling."""
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.layers.data("x", [3, 8, 8])
         h = fluid.layers.conv2d(x, 4, 3, act="relu")
         h = fluid.layers.elementwise_add(h, fluid.layers.conv2d(x, 4, 3))
@@ -55,8 +55,7 @@ def test_images_stay_channels_last_between_convolutions() -> None:
 
 
 def test_images_are_joined_in_the_order_in_which_they_lie() -> None:
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.layers.data("x", [3, 8, 8])
         parts = [fluid.layers.conv2d(x, 4, 3) for _ in range(2)]
         h = fluid.layers.conv2d(fluid.layers.concat(parts, 1), 4, 3)
@@ -72,8 +71,7 @@ def test_images_are_joined_in_the_order_in_which_they_lie() -> None:
 
 
 def test_loops_normalize_what_never_lies_channels_last() -> None:
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         shapes = [8, 6], [8, 4, 6], [8, 2, 4, 6], [2, 4, 6, 8]
         data = [fluid.layers.data(f"x{i}", list(shape)) for i, shape in enumerate(shapes)]
         for x in data[:3]:
@@ -113,8 +111,7 @@ def test_an_array_has_the_shape_of_its_value_in_either_layout() -> None:
 
 def on_gpu(kind: str, math: str = "float32") -> tuple[Graph, dict[str, set[str]]]:
     """Lay out a residual block for a GPU; return it, and which libraries compute which op."""
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.layers.cast(fluid.layers.data("x", [8, 8, 8]), kind)
         h = fluid.layers.conv2d(x, 8, 3, padding=1, bias_attr=False)
         h = fluid.layers.relu(fluid.layers.batch_norm(h))
@@ -156,8 +153,7 @@ def test_exact_single_precision_stays_in_order_on_a_gpu() -> None:
 
 def test_transposed_convolutions_keep_channels_last() -> None:
     """A decoder: x is turned once, what fc reads once, and its gradient on the way back."""
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.layers.data("x", [3, 4, 4])
         h = fluid.layers.conv2d_transpose(x, 4, filter_size=2, stride=2, act="relu")
         h = fluid.layers.conv2d_transpose(h, 4, filter_size=4, stride=2, padding=1)

@@ -36,6 +36,7 @@ from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.types import VarType
 from tests.conftest import draws, sample
 from tests.graph.random_nets import RandomNet, random_net, run_steps
+from tests.programs import own_programs
 
 layers = fluid.layers
 WISHES = [MemoryOptions(reuse, in_place) for reuse in (True, False) for in_place in (True, False)]
@@ -111,18 +112,23 @@ def test_nothing_is_overwritten_while_it_is_needed(
 
 
 @draws(6, 12)
-@pytest.mark.parametrize("memory_options", WISHES)
-def test_same_bits_however_memory_is_shared(memory_options: MemoryOptions, draws: int) -> None:
+def test_same_bits_however_memory_is_shared(draws: int) -> None:
     for seed in sample(25, draws):
         net = random_net(seed)
         program = net.compile().program
-        fetched, state = net.run(program)
-        results, after = net.run(program, memory_options)
-        for ours, theirs in zip(results, fetched, strict=True):
-            for one, other in zip(ours, theirs, strict=True):
-                np.testing.assert_array_equal(one, other, err_msg=f"net {seed}")
-        for name, array in state.items():
-            np.testing.assert_array_equal(after[name], array, err_msg=f"net {seed}: {name}")
+        whole = net.run(program)
+        for memory_options in WISHES:
+            assert_same_bits(net.run(program, memory_options), whole, f"net {seed}")
+
+
+def assert_same_bits(run: Any, other_run: Any, label: str) -> None:
+    """Compare what two runs of a net fetched, and the state behind them."""
+    (fetched, state), (others, other_state) = run, other_run
+    for ours, theirs in zip(fetched, others, strict=True):
+        for one, other in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(one, other, err_msg=label)
+    for name, array in other_state.items():
+        np.testing.assert_array_equal(state[name], array, err_msg=f"{label}: {name}")
 
 
 def test_neighbours_in_time_never_overlap() -> None:
@@ -242,8 +248,7 @@ def test_gradients_of_views_keep_no_operand(op: str, attrs: dict[str, Any]) -> N
 def parts_net(seed: int) -> RandomNet:
     """A net that cuts, joins and picks rows [R, 16] in float32, which begin on cache lines."""
     draw = np.random.default_rng(seed)
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         weight = layers.create_parameter([16, 16], "float32")
         past = [layers.matmul(fluid.data("x", [8, 16], "float32"), weight)]
         for _ in range(int(draw.integers(4, 12))):
@@ -301,14 +306,8 @@ def test_parts_lie_in_the_whole(draws: int) -> None:
             OPS[node.op].parts is not None and any(i in plan.views for i in node.touches())
             for node in program.nodes
         )
-        (fetched, state), (copied, after) = (
-            net.run(program, options) for options in (MemoryOptions(), MemoryOptions(False, False))
-        )
-        for ours, theirs in zip(fetched, copied, strict=True):
-            for one, other in zip(ours, theirs, strict=True):
-                np.testing.assert_array_equal(one, other, err_msg=f"net {seed}")
-        for name, array in state.items():
-            np.testing.assert_array_equal(after[name], array, err_msg=f"net {seed}: {name}")
+        options = (MemoryOptions(), MemoryOptions(False, False))
+        assert_same_bits(*(net.run(program, each) for each in options), f"net {seed}")
         check_side_by_side(bound(net, program), program, seed)
     assert unmoved > draws
 

@@ -13,6 +13,7 @@ import rowlock.fluid as fluid
 from rowlock.graph.transpiler import memory_optimize as module
 from rowlock.strategies.errors import InvalidType, InvalidValue, NotFound
 from tests.conftest import lasting
+from tests.programs import own_programs
 from tests.reference import models
 
 STEPS = 2
@@ -93,8 +94,7 @@ def test_results_on_several_places_are_the_same_bits(change: Change) -> None:
 def test_a_dead_variable_is_taken_by_the_first_that_fits(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.layers.data("x", [4])
         h = fluid.layers.fc(x, 8, bias_attr=False)  # fc_0.tmp_0
         a = fluid.layers.relu(h)  # h dies
@@ -127,8 +127,7 @@ def test_what_is_named_keeps_its_variable_and_what_is_not_cannot_be_fetched() ->
 
 
 def test_random_numbers_and_branches_keep_their_variables() -> None:
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.layers.data("x", [4])
         h = fluid.layers.tanh(fluid.layers.relu(fluid.layers.relu(x)))
         dropped = fluid.layers.dropout(h, 0.5)

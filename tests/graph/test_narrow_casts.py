@@ -20,6 +20,7 @@ from rowlock.graph.pipeline import run_pipeline
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.types import VarType
 from tests.ops.gpu import needs_compiler
+from tests.programs import on_places, own_programs
 
 L = fluid.layers
 ROWS, LENGTH, WIDTH, WORDS, STEPS = 4, 6, 8, 11, 3
@@ -35,9 +36,7 @@ def attend(x: Any) -> Any:
 
 
 def program(level: str, dtype: str = "bfloat16") -> tuple[Any, Any, Any, Any]:
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = 2
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs(2) as (main, startup):
         words = fluid.data("words", [None, LENGTH], "int64")
         x = L.fc(fluid.embedding(words, (WORDS, WIDTH)), WIDTH, num_flatten_dims=2)
         x = x + attend(x)
@@ -64,9 +63,7 @@ def learned(level: str, dtype: str, compiled: bool, place: Any = None, **flags: 
     run: Any = main
     if compiled:
         strategy = BuildStrategy(verify_passes=True, **flags)
-        run = fluid.CompiledProgram(main).with_data_parallel(
-            loss_name=loss.name, build_strategy=strategy, places=[place]
-        )
+        run = on_places(main, [place], loss, build=strategy)
     words = np.random.RandomState(0).randint(0, WORDS, (ROWS, LENGTH))
     with rowlock.cluster(launcher="threads"), fluid.scope_guard(scope):
         exe.run(startup)
@@ -130,8 +127,7 @@ def test_tables_are_looked_up_as_they_lie() -> None:
 
 
 def test_what_is_to_run_on_the_host_stays_as_it_is() -> None:
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         wide = L.cast(fluid.data("x", [None, 4], "bfloat16"), "float32")
         with fluid.device_guard("cpu"):
             hidden = L.gelu(wide)

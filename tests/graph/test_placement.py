@@ -30,6 +30,7 @@ from rowlock.strategies.build import BuildStrategy
 from tests.conftest import sample
 from tests.graph.random_nets import RandomNet, random_net, run_steps
 from tests.graph.test_memory import check_apart
+from tests.programs import own_programs
 
 NETS = sample(24, 12)
 _SHARES = (0.1, 0.4, 0.9)  # of ops that are placed on the host
@@ -114,8 +115,7 @@ def test_results_do_not_depend_on_where_ops_run() -> None:
 
 
 def two_layers() -> Graph:
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.data("x", [None, 4])
         with fluid.device_guard("cpu"):
             h = fluid.layers.scale(x, 2.0)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
+from tests.programs import own_programs
 
 Parts = tuple[Any, Any, Any]
 
@@ -18,8 +19,7 @@ Parts = tuple[Any, Any, Any]
 @pytest.fixture
 def parts() -> Parts:
     """Return a program, its block, and its only op."""
-    program, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(program, startup), fluid.unique_name.guard():
+    with own_programs() as (program, _):
         fluid.layers.scale(fluid.data("x", [-1, 4]), 2.5)
         fluid.layers.create_parameter([2, 3], "float32", name="w")
     block = program.global_block()
@@ -109,8 +109,7 @@ def test_a_global_seed_is_that_of_later_programs() -> None:
 
 
 def test_copies_of_a_program_are_programs_of_their_own() -> None:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 3]), 2))
         fluid.optimizer.Adam(0.1).minimize(loss)
     startup.random_seed = 5

@@ -18,6 +18,7 @@ from rowlock.graph.pipeline import run_pipeline
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.types import VarType
 from tests.ops.gpu import needs_compiler
+from tests.programs import own_programs
 
 L = fluid.layers
 CLASSES = 4
@@ -27,8 +28,7 @@ SURE = np.float32([[8, 0, 0, 0], [0, 8, 0, 0]])  # a probability of 0.99899
 
 def program(level: str, dtype: str = "bfloat16", **more: Any) -> tuple[Any, Any, Any, Any]:
     """Return scores that are what is fed, and their loss, trained."""
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         x, label = fluid.data("x", [None, CLASSES]), fluid.data("label", [None, 1], "int64")
         same = fluid.initializer.NumpyArrayInitializer(np.eye(CLASSES, dtype="float32"))
         scores = L.fc(x, CLASSES, param_attr=fluid.ParamAttr("w", same), bias_attr=False)
@@ -121,8 +121,7 @@ def test_a_loss_of_low_scores_does_not_move_in_steps(
 
 @pytest.mark.parametrize("reduce", [L.mean, L.reduce_mean, L.reduce_sum])
 def test_who_else_reads_a_loss_reads_it_rounded(reduce: Any) -> None:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x, label = fluid.data("x", [None, CLASSES]), fluid.data("label", [None, 1], "int64")
         rows = L.softmax_with_cross_entropy(L.fc(x, CLASSES), label)
         loss = reduce(rows)

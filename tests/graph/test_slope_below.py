@@ -18,6 +18,7 @@ from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy
 from tests.ops.gpu import gpu, needs_compiler
 from tests.ops.harness import run
+from tests.programs import on_places, own_programs
 
 L = fluid.layers
 GRAD = "fused_gemm_epilogue_grad"
@@ -32,8 +33,7 @@ def feed_forward(approximate: bool = True) -> Any:
 
 
 def gradient_ops(approximate: bool = True, fetch: str = "") -> list[Node]:
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         loss = L.mean(feed_forward(approximate))
         fluid.optimizer.SGD(0.1).minimize(loss)
     fetches = (loss.name, fetch) if fetch else (loss.name,)
@@ -63,9 +63,7 @@ def test_slopes_stay_where_no_library_has_them_or_the_gradient_is_wanted() -> No
 
 
 def learned(fused: bool) -> list[Any]:
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = 3
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs(3) as (main, startup):
         loss = L.mean(L.square(feed_forward()))
         fluid.optimizer.SGD(0.3).minimize(loss)
     exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
@@ -73,9 +71,7 @@ def learned(fused: bool) -> list[Any]:
     rows = np.random.RandomState(0).randn(6, 8).astype("f4")
     with rowlock.cluster(launcher="threads"), fluid.scope_guard(scope):
         exe.run(startup)
-        program = fluid.CompiledProgram(main).with_data_parallel(
-            loss_name=loss.name, build_strategy=strategy, places=[fluid.CPUPlace()] * 2
-        )
+        program = on_places(main, 2, loss, build=strategy)
         for _ in range(3):
             exe.run(program, feed={"x": rows}, fetch_list=[loss])
         return [np.array(scope.find_var(p.name).get_tensor()) for p in main.all_parameters()]

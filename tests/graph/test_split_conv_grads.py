@@ -11,14 +11,14 @@ from rowlock.graph.ir.reader import from_program
 from rowlock.graph.passes import split_conv_grads
 from rowlock.graph.passes.target import Target
 from rowlock.graph.pipeline import check
+from tests.programs import executor_after, own_programs
 
 L = fluid.layers
 
 
 def graph_of(layer: str) -> Graph:
     """Return the graph of a program that trains two layers; images have no gradient."""
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         hidden = L.data("image", [2, 6, 6])
         for filters in (3, 4):
             hidden = getattr(L, layer)(hidden, filters, filter_size=3, bias_attr=False)
@@ -51,9 +51,7 @@ def test_each_result_has_a_node(layer: str) -> None:
 
 def test_both_orders_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     def losses() -> list[float]:
-        main, startup = fluid.Program(), fluid.Program()
-        main.random_seed = startup.random_seed = 3
-        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        with own_programs(3) as (main, startup):
             hidden = L.data("image", [3, 9, 9])
             for filters in (4, 6):
                 hidden = L.conv2d(hidden, filters, 3, padding=1, act="relu")
@@ -61,8 +59,7 @@ def test_both_orders_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None
             fluid.optimizer.Momentum(0.05, 0.9).minimize(loss)
         image = np.random.default_rng(2).normal(size=(8, 3, 9, 9)).astype("float32")
         with fluid.scope_guard(fluid.Scope()):
-            exe = fluid.Executor(fluid.CPUPlace())
-            exe.run(startup)
+            exe = executor_after(startup)
             return [float(exe.run(main, {"image": image}, [loss])[0][0]) for _ in range(4)]
 
     apart = losses()

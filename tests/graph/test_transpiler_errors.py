@@ -17,6 +17,7 @@ from rowlock.strategies.errors import (
     UnknownField,
     Unsupported,
 )
+from tests.programs import own_programs
 
 TRAINERS = "10.0.0.1:6170,10.0.0.2:6170"
 
@@ -29,8 +30,7 @@ def settings(**fields: Any) -> fluid.DistributeTranspilerConfig:
 
 
 def transpile(config: Any = None, **call: Any) -> fluid.DistributeTranspiler:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         loss = fluid.layers.mean(fluid.layers.fc(fluid.layers.data("x", [4]), 1))
         fluid.optimizer.SGD(0.1).minimize(loss)
     t = fluid.DistributeTranspiler(config)

@@ -16,6 +16,7 @@ from rowlock.fluid.transpiler.details import wait_server_ready
 from rowlock.fluid.transpiler.distribute_transpiler import slice_variable
 from rowlock.graph.transpiler import ports
 from rowlock.strategies.errors import InvalidState, InvalidValue, ServerLost, Unsupported
+from tests.programs import own_programs
 
 L = fluid.layers
 SERVERS = ["10.0.0.1:6174", "10.0.0.2:6174"]
@@ -27,8 +28,7 @@ class Sized:
 
 
 def programs(build: Any, optimizer: Any = None) -> tuple[fluid.Program, fluid.Program]:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         (optimizer or fluid.optimizer.SGD(0.1)).minimize(L.mean(build()))
     return main, startup
 

@@ -9,14 +9,14 @@ from rowlock.graph.passes.target import Target
 from rowlock.graph.passes.unread_gradients import PASS
 from rowlock.graph.pipeline import run_pipeline
 from rowlock.strategies.build import BuildStrategy
+from tests.programs import own_programs
 
 L = fluid.layers
 
 
 def program() -> fluid.Program:
     """Two sums with one constant, whose gradient is a sum of two that reduce rows."""
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.data("x", [None, 4, 4])
         mask = L.triu(L.fill_constant([4, 4], "float32", -1.0), 1)
         h = L.elementwise_add(L.fc(x, 4, num_flatten_dims=2), mask, axis=1)
@@ -50,8 +50,7 @@ def test_what_is_fetched_is_computed() -> None:
 
 
 def test_gradients_of_parameters_are_computed_without_an_update() -> None:
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         loss = L.mean(L.fc(fluid.data("x", [None, 4]), 2))
         fluid.append_backward(loss)
     graph = from_program(main, ["x"])
@@ -61,8 +60,7 @@ def test_gradients_of_parameters_are_computed_without_an_update() -> None:
 
 
 def test_an_image_that_is_cast_gets_no_gradient_beside_its_filters() -> None:
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         image = L.cast(fluid.data("x", [None, 3, 8, 8], "uint8"), "float32")
         fluid.optimizer.SGD(0.1).minimize(L.mean(L.conv2d(image, 4, 3)))
     graph = from_program(main, ["x"])

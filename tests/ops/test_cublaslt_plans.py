@@ -35,6 +35,7 @@ from tests.ops.gpu import needs_compiler
 from tests.ops.harness import draw, gradients, infer, run, specs_of
 from tests.ops.test_conformance import seeds_of
 from tests.ops.test_cublaslt import SAMPLES, close, on, rounded
+from tests.programs import own_programs
 
 pytestmark = needs_compiler
 Arrays = dict[str, Any]
@@ -172,8 +173,7 @@ def test_attention_reads_a_packed_projection_where_it_lies() -> None:
 
 def test_a_transformers_block_is_few_products() -> None:
     """Heads of a packed projection have two strides, so the products of attention come in batches by sample."""
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         loss = gpt.build(fluid, layers=1)
         fluid.optimizer.SGD(0.1).minimize(loss)
     feed, names = gpt.feed(0, rows=4), [loss.name]
@@ -359,8 +359,7 @@ def test_what_is_not_a_number_stays_so() -> None:
 
 
 def network(math: str, libraries: frozenset[str], back_end: str = "cupy") -> Any:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x = fluid.data("x", [None, 4], "float32")
         loss = fluid.layers.mean(fluid.layers.fc(x, 3, bias_attr=False))
         fluid.optimizer.SGD(0.1).minimize(loss)

@@ -12,6 +12,7 @@ import pytest
 
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import InvalidType, InvalidValue, ShapeError
+from tests.programs import own_programs
 from tests.reference import bent_nets
 
 pytestmark = pytest.mark.usefixtures("no_compiled_loops")
@@ -31,8 +32,7 @@ def test_an_op_that_writes_over_its_operand_passes_the_gradient_on() -> None:
     """As ``inplace_abn`` stands in Paddle's programs: its result has its operand's name."""
 
     def gradients(in_place: bool) -> list[Any]:
-        main, startup = fluid.Program(), fluid.Program()
-        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        with own_programs() as (main, _):
             x = fluid.data("x", [4, 3])
             x.stop_gradient = False
             hidden = L.scale(x, 1.5)

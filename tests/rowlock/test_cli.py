@@ -17,6 +17,7 @@ from rowlock.executor.device import place
 from rowlock.executor.driver import values as values_module
 from rowlock.graph.ops.registry import OPS
 from rowlock.strategies.errors import InvalidArgument, ResourceExhausted
+from tests.programs import own_programs
 
 
 @pytest.mark.parametrize(
@@ -108,8 +109,7 @@ def test_a_gpu_that_is_not_there_is_refused_at_once(monkeypatch: pytest.MonkeyPa
 def test_a_startup_program_too_large_for_the_host_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (_main, startup):
         fluid.layers.fc(fluid.data("x", [None, 1000]), 1000)
     monkeypatch.setattr(values_module, "available_memory", lambda: 1 << 20)
     with (

@@ -18,6 +18,7 @@ import rowlock.fluid as fluid
 from rowlock.graph.ir.reader import from_program
 from rowlock.graph.program.where import user_line
 from rowlock.graph.report.svg import to_svg
+from tests.programs import on_places, own_programs
 
 SCRIPT = """
 import numpy as np
@@ -100,8 +101,7 @@ def test_fetches_print_as_arrays() -> None:
 
 
 def _trained() -> tuple[fluid.Program, Any, Any, Any]:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         x, y = fluid.data("x", [None, 13]), fluid.data("y", [None, 1])
         loss = fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(x, 1), y))
         optimizer = fluid.optimizer.Adam(0.1)
@@ -115,9 +115,7 @@ def test_displays_fit_a_terminal_and_pages_show_all() -> None:
     feed = {"x": np.ones((4, 13), np.float32), "y": np.ones((4, 1), np.float32)}
     with fluid.scope_guard(scope), rowlock.cluster(launcher="threads"):
         exe.run(startup)
-        program = fluid.CompiledProgram(main).with_data_parallel(
-            loss.name, places=fluid.cpu_places(2)
-        )
+        program = on_places(main, 2, loss)
         future = exe.run_async(program, feed=feed, fetch_list=[loss])
         future.result()
         report = program.explain()

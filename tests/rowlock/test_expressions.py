@@ -12,6 +12,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
+from tests.programs import own_programs
 from tests.reference import expressions
 
 pytestmark = pytest.mark.usefixtures("no_compiled_loops")
@@ -31,8 +32,7 @@ def run(table: dict[str, Any], modules: dict[str, Any]) -> dict[str, tuple[list[
 
 
 def run_together(texts: Iterable[str], modules: dict[str, Any]) -> dict[str, tuple[list[str], Any]]:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         names = {"np": np, "paddle": rowlock, **modules}
         for name, (shape, dtype) in expressions.SHAPES.items():
             names[name] = fluid.data(name, shape, dtype)

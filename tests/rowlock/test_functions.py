@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,15 +13,7 @@ import rowlock.fluid as fluid
 from rowlock.nn import functional as F
 from rowlock.strategies.errors import Unsupported
 
-
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    with (
-        fluid.program_guard(fluid.Program(), fluid.Program()),
-        fluid.unique_name.guard(),
-        fluid.scope_guard(fluid.Scope()),
-    ):
-        yield
+pytestmark = pytest.mark.usefixtures("fresh_programs")
 
 
 def test_draws_have_the_distributions_asked_for() -> None:

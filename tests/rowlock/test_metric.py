@@ -11,6 +11,7 @@ import pytest
 import rowlock as paddle
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import ExecutionError
+from tests.programs import own_programs
 from tests.reference import measures, metrics_2x
 
 
@@ -19,8 +20,7 @@ def test_accuracy_of_several_ranks_and_kinds_of_labels() -> None:
     scores = rng.random((6, 4)).astype(np.float32)
     labels = rng.integers(0, 4, (6, 1))
     measure = paddle.metric.Accuracy(topk=(1, 3))
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         x, y = fluid.data("x", [None, 4]), fluid.data("y", [None, 1], "int64")
         hot = fluid.data("hot", [None, 4])
         fetches = [measure.compute(x, y), measure.compute(x, hot), paddle.metric.accuracy(x, y, 3)]
@@ -55,8 +55,7 @@ def test_precision_recall_and_area() -> None:
 
 
 def test_auc_layers_keep_counts_over_steps() -> None:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         p, y = fluid.data("p", [None, 2]), fluid.data("y", [None, 1], "int64")
         total, last_two, states = fluid.layers.auc(p, y, num_thresholds=200, slide_steps=2)
         fluid.layers.auc(p, y, num_thresholds=200, slide_steps=0)

@@ -13,6 +13,7 @@ import pytest
 import rowlock.fluid as fluid
 from rowlock.names import paddle_names
 from rowlock.strategies.errors import Unsupported
+from tests.programs import own_programs
 
 PATHS = [
     "fluid.average",
@@ -180,8 +181,7 @@ def test_a_layer_that_somebody_wrote_with_the_helper() -> None:
         helper.append_op(type="mul", inputs={"X": input, "Y": weight}, outputs={"Out": out})
         return helper.append_activation(helper.append_bias_op(out))
 
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         out = scaled(fluid.data("x", [None, 8]), 4)
     assert [op.type for op in main.global_block().ops] == ["mul", "elementwise_add", "relu"]
     assert out.shape == (-1, 4)

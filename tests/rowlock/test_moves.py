@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,18 +12,12 @@ import rowlock as paddle
 import rowlock.fluid as fluid
 from rowlock.nn import functional as F
 from rowlock.strategies.errors import ExecutionError, Unsupported
+from tests.programs import executor_after, on_places
 
 L = fluid.layers
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    with (
-        fluid.program_guard(fluid.Program(), fluid.Program()),
-        fluid.unique_name.guard(),
-        fluid.scope_guard(fluid.Scope()),
-    ):
-        yield
+pytestmark = pytest.mark.usefixtures("fresh_programs")
 
 
 def test_an_upscaling_network_trains() -> None:
@@ -35,8 +29,7 @@ def test_an_upscaling_network_trains() -> None:
     low = L.crop_tensor(upscaled, [-1, 3, 6, 6], [0, 0, 3, 3])
     loss = L.mean(L.square(low - L.slice(crops, [1], [0], [3])))
     fluid.optimizer.Adam(0.01).minimize(loss)
-    exe = fluid.Executor()
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     feed = {"images": np.random.RandomState(0).rand(4, 4, 8, 8).astype("float32")}
     losses = [exe.run(feed=feed, fetch_list=[loss])[0].item() for _ in range(40)]
     assert losses[-1] < 0.3 * losses[0]
@@ -50,8 +43,7 @@ def test_a_table_of_rows_trains_by_picks_and_additions() -> None:
     sums = L.scatter_nd_add(columns, index, rows)
     loss = L.mean(L.square(L.tril(sums) - L.triu(sums) + L.eye(5, 3)))
     fluid.optimizer.SGD(1.0).minimize(loss)
-    exe = fluid.Executor()
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     feed = {"rows": np.ones((6, 3), "float32")}
     losses = [exe.run(feed=feed, fetch_list=[loss])[0].item() for _ in range(20)]
     assert losses[-1] < losses[0]
@@ -70,9 +62,7 @@ def test_places_draw_what_one_would() -> None:
     ]
     fluid.default_main_program().random_seed = 11
     feed = {"x": np.random.RandomState(1).rand(6, 5).astype("float32")}
-    compiled = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
-        places=[fluid.CPUPlace()] * 2
-    )
+    compiled = on_places(fluid.default_main_program(), 2)
     with paddle.cluster(launcher="threads"):
         both = fluid.Executor().run(compiled, feed=feed, fetch_list=drawn)
     one = fluid.Executor().run(feed=feed, fetch_list=drawn)

@@ -13,6 +13,7 @@ import rowlock as paddle
 import rowlock.fluid as fluid
 from rowlock.nn import functional as F
 from rowlock.strategies.errors import InvalidArgument, InvalidValue, Unsupported
+from tests.programs import executor_after
 
 
 @pytest.fixture(autouse=True)
@@ -27,8 +28,7 @@ def _own_program() -> Iterator[None]:
 
 
 def fetched(*outs: Any, **feed: Any) -> list[np.ndarray]:
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     return exe.run(fluid.default_main_program(), feed=feed, fetch_list=list(outs))
 
 

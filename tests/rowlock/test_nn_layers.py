@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +14,13 @@ import rowlock as paddle
 import rowlock.fluid as fluid
 from rowlock import nn, static
 from rowlock.strategies.errors import Unsupported
+from tests.programs import executor_after, on_places, own_programs
 from tests.reference import nn_layers
 
 pytestmark = pytest.mark.usefixtures("no_compiled_loops")
 REFERENCE: dict[str, Any] = json.loads(
     (Path(nn_layers.__file__).parent / "nn_layers.json").read_text()
 )
-
-
-@pytest.fixture
-def programs() -> Iterator[None]:
-    with (
-        fluid.program_guard(fluid.Program(), fluid.Program()),
-        fluid.unique_name.guard(),
-        fluid.scope_guard(fluid.Scope()),
-    ):
-        yield
 
 
 @pytest.mark.parametrize("case", REFERENCE["cases"])
@@ -96,7 +86,7 @@ def names(pairs: Any) -> list[str]:
     return [name for name, _ in pairs]
 
 
-def test_attributes_register_themselves_once_and_in_order(programs: Any) -> None:
+def test_attributes_register_themselves_once_and_in_order(fresh_programs: None) -> None:
     net = Probe()
     assert net.full_name() == "probe_0"
     assert names(net.named_parameters()) == ["scale", "first.weight", "first.bias"]
@@ -123,7 +113,7 @@ def test_attributes_register_themselves_once_and_in_order(programs: Any) -> None
     assert "table" in dir(net) and not hasattr(net, "first")
 
 
-def test_hooks_replace_inputs_and_outputs_until_they_are_removed(programs: Any) -> None:
+def test_hooks_replace_inputs_and_outputs_until_they_are_removed(fresh_programs: None) -> None:
     seen: list[Any] = []
     net = nn.Identity()
     hooks = [
@@ -145,11 +135,10 @@ def test_hooks_replace_inputs_and_outputs_until_they_are_removed(programs: Any) 
     assert seen[-1] == (broken, ("x",), None)
 
 
-def test_values_come_from_and_go_to_the_global_scope(programs: Any) -> None:
+def test_values_come_from_and_go_to_the_global_scope(fresh_programs: None) -> None:
     net = Probe().eval()
     out = net(static.data("x", [None, 2]))
-    exe = static.Executor()
-    exe.run(static.default_startup_program())
+    exe = executor_after()
     state = {name: np.asarray(v.get_value()) for name, v in net.state_dict().items()}
     assert state["scale"].tolist() == [3.0, 3.0] and state["steps"].tolist() == [7.0]
     values = {name: np.full_like(value, 0.5) for name, value in state.items()}
@@ -169,7 +158,7 @@ def test_values_come_from_and_go_to_the_global_scope(programs: Any) -> None:
         other.bias.set_value(np.zeros(3))
 
 
-def test_states_are_saved_whole_or_not_at_all(programs: Any, tmp_path: Path) -> None:
+def test_states_are_saved_whole_or_not_at_all(fresh_programs: None, tmp_path: Path) -> None:
     path = tmp_path / "new" / "net.pdparams"
     net = nn.Linear(2, 2)
     with pytest.raises(RuntimeError, match="Run its startup program first"):
@@ -189,20 +178,19 @@ def test_states_are_saved_whole_or_not_at_all(programs: Any, tmp_path: Path) -> 
     assert list(paddle.load(path)) == ["ids", "half"]
 
 
-def test_training_and_element_types_are_of_what_is_built_after(programs: Any) -> None:
+def test_training_and_element_types_are_of_what_is_built_after(fresh_programs: None) -> None:
     net = nn.Sequential(nn.Linear(2, 4), nn.Dropout(0.5)).to(dtype="float64")
     x = static.data("x", [64, 2], "float64")
     train, test = net(x), net.eval()(x)
     assert not net[1].training and net.train()[1].training
-    exe = static.Executor()
-    exe.run(static.default_startup_program())
+    exe = executor_after()
     dropped, whole = exe.run(feed={"x": np.ones((64, 2))}, fetch_list=[train, test])
     assert dropped.dtype == np.float64 and (dropped == 0).any() and not (whole == 0).any()
     with pytest.raises(RuntimeError, match="call to\\(\\) before ops are built"):
         net.astype("float32")
 
 
-def test_containers_are_lists_and_dicts_of_layers(programs: Any) -> None:
+def test_containers_are_lists_and_dicts_of_layers(fresh_programs: None) -> None:
     layers = nn.LayerList([nn.ReLU(), nn.Tanh()])
     layers.insert(1, nn.Sigmoid())
     layers += [nn.ELU()]
@@ -235,7 +223,7 @@ class Forgetful(nn.Layer):
         return x
 
 
-def test_mistakes_say_what_to_do(programs: Any) -> None:
+def test_mistakes_say_what_to_do(fresh_programs: None) -> None:
     message = r"Forgetful.__init__\(\) must call super\(\).__init__\(\)"
     with pytest.raises(ValueError, match=message):
         Forgetful(nn.ReLU())
@@ -261,9 +249,7 @@ def test_networks_train_on_two_places_and_their_state_travels(name: str, tmp_pat
     for places in (1, 2):
         main, startup, layer, loss = nn_layers.built(paddle, name)
         exe = static.Executor()
-        program = static.CompiledProgram(main).with_data_parallel(
-            loss_name=loss.name, places=fluid.cpu_places(places)
-        )
+        program = on_places(main, places, loss)
         with static.scope_guard(static.Scope()):
             exe.run(startup)
             state = layer.state_dict()
@@ -288,12 +274,11 @@ def test_networks_train_on_two_places_and_their_state_travels(name: str, tmp_pat
 
 @pytest.mark.usefixtures("ray_cluster")
 @pytest.mark.parametrize("converted", [True, False])
-def test_statistics_meet_where_a_layer_says_so(programs: Any, converted: bool) -> None:
+def test_statistics_meet_where_a_layer_says_so(fresh_programs: None, converted: bool) -> None:
     """Two places with SyncBatchNorm train as one with BatchNorm; a test takes the running statistics."""
     sums = []
     for places in (1, 2):
-        main, startup = static.Program(), static.Program()
-        with static.program_guard(main, startup), fluid.unique_name.guard():
+        with own_programs() as (main, startup):
             norm: Any = nn.SyncBatchNorm(3, data_format="NLC") if places == 2 else None
             norm = norm or nn.BatchNorm1D(3, data_format="NLC")
             layer = nn.Sequential(nn.Linear(2, 3), norm, nn.Linear(3, 1, bias_attr=False))
@@ -305,9 +290,7 @@ def test_statistics_meet_where_a_layer_says_so(programs: Any, converted: bool) -
             loss = paddle.mean(out * out + out)
             test = main.clone(for_test=True)
             paddle.optimizer.SGD(0.1).minimize(loss)
-        program = static.CompiledProgram(main).with_data_parallel(
-            loss_name=loss.name, places=fluid.cpu_places(places)
-        )
+        program = on_places(main, places, loss)
         exe = static.Executor()
         with static.scope_guard(static.Scope()):
             exe.run(startup)
@@ -322,7 +305,7 @@ def test_statistics_meet_where_a_layer_says_so(programs: Any, converted: bool) -
     np.testing.assert_allclose(sums[0], sums[1], rtol=1e-4, atol=1e-5)
 
 
-def test_sync_batch_norm_without_weights_is_fixed(programs: Any) -> None:
+def test_sync_batch_norm_without_weights_is_fixed(fresh_programs: None) -> None:
     norm = nn.SyncBatchNorm(3, weight_attr=False)
     assert [p.trainable for p in norm.parameters()] == [True, False, False, False]
     assert repr(norm) == "SyncBatchNorm(num_features=3, momentum=0.9, epsilon=1e-05)"
@@ -333,7 +316,7 @@ def test_sync_batch_norm_without_weights_is_fixed(programs: Any) -> None:
 
 
 @pytest.mark.parametrize("shape", [[4, 6], [2, 8, 9], [2, 9, 5]])
-def test_fold_tells_which_windows_fit(programs: Any, shape: list[int]) -> None:
+def test_fold_tells_which_windows_fit(fresh_programs: None, shape: list[int]) -> None:
     text = (
         rf"fold: x must be \[N, C \* 9, 4\] for these windows, got \[{', '.join(map(str, shape))}\]"
     )
@@ -341,7 +324,7 @@ def test_fold_tells_which_windows_fit(programs: Any, shape: list[int]) -> None:
         nn.Fold([4, 4], [3, 3])(static.data("x", shape))
 
 
-def test_layers_that_were_called_take_no_number_of_the_next(programs: Any) -> None:
+def test_layers_that_were_called_take_no_number_of_the_next(fresh_programs: None) -> None:
     def data(*shape: int, dtype: str = "float32") -> Any:
         return static.data(fluid.unique_name.generate("x"), list(shape), dtype)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,19 +11,10 @@ import rowlock as paddle
 from rowlock import nn, static
 from rowlock.nn import utils
 from rowlock.strategies.errors import InvalidState, InvalidValue
+from tests.programs import executor_after, on_places
 
-pytestmark = pytest.mark.usefixtures("no_compiled_loops")
+pytestmark = pytest.mark.usefixtures("no_compiled_loops", "fresh_programs")
 IMAGES = np.random.RandomState(3).standard_normal((2, 3, 5, 5)).astype("float32")
-
-
-@pytest.fixture(autouse=True)
-def programs() -> Iterator[None]:
-    with (
-        static.program_guard(static.Program(), static.Program()),
-        paddle.utils.unique_name.guard(),
-        static.scope_guard(static.Scope()),
-    ):
-        yield
 
 
 def value(parameter: Any) -> np.ndarray:
@@ -36,13 +26,12 @@ def trained(layer: Any, steps: int, places: int = 1) -> tuple[static.Executor, A
     out = layer(static.data("x", [-1, *IMAGES.shape[1:]]))
     loss = paddle.mean(paddle.square(out - 0.5))
     paddle.optimizer.SGD(0.2).minimize(loss)
-    exe = static.Executor(paddle.CPUPlace())
-    exe.run(static.default_startup_program())
-    program: Any = static.default_main_program()
-    if places > 1:
-        program = static.CompiledProgram(program).with_data_parallel(
-            loss_name=loss.name, places=[paddle.CPUPlace()] * places
-        )
+    exe = executor_after()
+    program = (
+        on_places(static.default_main_program(), places, loss)
+        if places > 1
+        else static.default_main_program()
+    )
     fetched = [exe.run(program, feed={"x": IMAGES}, fetch_list=[loss])[0] for _ in range(steps)]
     return exe, out, [float(np.mean(losses)) for losses in fetched]
 
@@ -115,8 +104,7 @@ def test_parameters_are_one_vector_and_come_out_of_one() -> None:
     layer = nn.Linear(2, 3)
     vector = utils.parameters_to_vector(layer.parameters())
     utils.vector_to_parameters(static.data("new", [9]), layer.parameters())
-    exe = static.Executor(paddle.CPUPlace())
-    exe.run(static.default_startup_program())
+    exe = executor_after()
     weight = value(layer.weight)
     new = np.arange(9, dtype="float32")
     (before,) = exe.run(feed={"new": new}, fetch_list=[vector])

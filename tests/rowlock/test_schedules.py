@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
+from tests.programs import own_programs
 from tests.reference import schedules
 
 REFERENCE = Path(__file__).parents[1] / "reference"
@@ -31,8 +32,7 @@ def test_rates_are_paddles() -> None:
 
 
 def test_rates_of_branches_are_saved_under_paddles_names() -> None:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         steps = fluid.layers.piecewise_decay([1, 2], [0.5, 0.25, 0.125])
         fluid.layers.linear_lr_warmup(steps, 1, 0.0, 0.1)
         other = fluid.layers.piecewise_decay([1], [8.0, 4.0])

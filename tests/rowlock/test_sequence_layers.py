@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,19 +11,12 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock import nn, static
 from rowlock.strategies.errors import InvalidType, InvalidValue, SequenceError
+from tests.programs import executor_after, on_places
 
 layers = fluid.layers
 
 
-@pytest.fixture(autouse=True)
-def afresh() -> Iterator[None]:
-    main, startup = fluid.Program(), fluid.Program()
-    with (
-        fluid.program_guard(main, startup),
-        fluid.unique_name.guard(),
-        fluid.scope_guard(fluid.Scope()),
-    ):
-        yield
+pytestmark = pytest.mark.usefixtures("fresh_programs")
 
 
 def train(loss: Any, feed: dict[str, Any], places: int = 1, steps: int = 12) -> list[float]:
@@ -33,13 +25,8 @@ def train(loss: Any, feed: dict[str, Any], places: int = 1, steps: int = 12) -> 
     main, startup = fluid.default_main_program(), fluid.default_startup_program()
     main.random_seed = startup.random_seed = 7
     with fluid.scope_guard(fluid.Scope()), rowlock.cluster(launcher="threads"):
-        exe = fluid.Executor(fluid.CPUPlace())
-        exe.run(startup)
-        program: Any = main
-        if places > 1:
-            program = fluid.CompiledProgram(main).with_data_parallel(
-                loss_name=loss.name, places=[fluid.CPUPlace()] * places
-            )
+        exe = executor_after(startup)
+        program = on_places(main, places, loss) if places > 1 else main
         return [
             float(np.mean(exe.run(program, feed=feed, fetch_list=[loss])[0])) for _ in range(steps)
         ]
@@ -139,7 +126,6 @@ def test_wrong_calls_say_what_is_wrong() -> None:
 def test_an_array_without_sequences_is_refused_by_name() -> None:
     x = layers.data("x", [8], lod_level=1)
     hidden, _ = layers.dynamic_lstm(x, 8)
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     with pytest.raises((SequenceError, ValueError, RuntimeError), match="holds no sequences"):
         exe.run(feed={"x": rows(5, 8)}, fetch_list=[hidden])

@@ -14,12 +14,12 @@ import rowlock.fluid as fluid
 from rowlock.fluid import debugger, executor
 from rowlock.fluid.layers import utils
 from rowlock.strategies.errors import NotFound
+from tests.programs import own_programs
 
 
 @pytest.fixture
 def program() -> Iterator[Any]:
-    main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         yield main
 
 
@@ -244,8 +244,7 @@ def test_names_go_on_from_a_copy_of_their_generator() -> None:
 
 
 def test_libraries_prune_and_rewire_operators_by_their_declarations() -> None:
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         image = fluid.data("image", [None, 3, 4, 4])
         maps = fluid.layers.conv2d(image, 6, 3, bias_attr=False)
         fluid.layers.relu(maps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +13,13 @@ import pytest
 import rowlock as paddle
 from rowlock import nn, static
 from rowlock.strategies.errors import NotFound
+from tests.programs import executor_after, own_programs
 
 FEED = {"x": np.ones((4, 3), "float32"), "y": np.full((4, 1), 2.0, "float32")}
 CONSTANT = paddle.ParamAttr(initializer=nn.initializer.Constant(0.5))
 
 
-@pytest.fixture(autouse=True)
-def programs() -> Iterator[None]:
-    with (
-        static.program_guard(static.Program(), static.Program()),
-        paddle.utils.unique_name.guard(),
-        static.scope_guard(static.Scope()),
-    ):
-        yield
+pytestmark = pytest.mark.usefixtures("fresh_programs")
 
 
 def _loss(units: int = 3) -> Any:
@@ -35,8 +29,7 @@ def _loss(units: int = 3) -> Any:
 
 
 def _ready() -> static.Executor:
-    exe = static.Executor(paddle.CPUPlace())
-    exe.run(static.default_startup_program())
+    exe = executor_after()
     return exe
 
 
@@ -124,8 +117,7 @@ def test_another_models_values_are_refused_where_the_scope_still_holds_them(tmp_
     paddle.optimizer.SGD(0.1).minimize(_loss())
     exe = _ready()
     static.save(static.default_main_program(), str(tmp_path / "m"))
-    wide, startup = static.Program(), static.Program()
-    with static.program_guard(wide, startup), paddle.utils.unique_name.guard():
+    with own_programs() as (wide, startup):
         _loss(units=5)
     exe.run(startup)
     with pytest.raises(ValueError, match=r"'fc_0.w_0' has the shape \[5, 1\] in the program"):

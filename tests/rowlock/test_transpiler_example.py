@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import rowlock.fluid as fluid
+from tests.programs import own_programs
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "programs" / "ctr_on_servers.py"
 
@@ -21,9 +21,8 @@ def test_programs_of_all_roles_are_shown(
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     alias.install()
     monkeypatch.setattr(sys, "argv", ["ctr_on_servers.py", "--show"])
-    main, startup = fluid.Program(), fluid.Program()
     before = set(sys.modules)
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, _):
         runpy.run_path(str(SCRIPT), run_name="__main__")
     for name in set(sys.modules) - before:
         if name.split(".")[0] == "paddle":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,19 +11,13 @@ import pytest
 
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import Unsupported
+from tests.programs import executor_after
 from tests.reference.expressions import SHAPES, arrays
 
 Names = dict[str, Any]
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    with (
-        fluid.program_guard(fluid.Program(), fluid.Program()),
-        fluid.unique_name.guard(),
-        fluid.scope_guard(fluid.Scope()),
-    ):
-        yield
+pytestmark = pytest.mark.usefixtures("fresh_programs")
 
 
 def declared() -> Names:
@@ -135,8 +129,7 @@ def test_samples_and_counters() -> None:
     wide = layers.MultivariateNormalDiag([0.0, 0.0], scale)
     narrow = layers.MultivariateNormalDiag([1.0, 0.0], np.eye(2, dtype="float32"))
     exact = [wide.entropy(), wide.kl_divergence(narrow)]
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(fluid.default_startup_program())
+    exe = executor_after()
     draws = [exe.run(fetch_list=[counter, normal, uniform, gaussian, *exact]) for _ in range(2)]
     assert [int(step[0][0]) for step in draws] == [6, 8]
     first, second = draws[0][1:], draws[1][1:]

@@ -13,19 +13,13 @@ import pytest
 import rowlock as paddle
 from rowlock import nn, static
 from rowlock.vision import models
+from tests.programs import executor_after, on_places
 from tests.reference import vision_models as cases
 
 RECORD = json.loads((Path(__file__).parents[1] / "reference" / "vision_models.json").read_text())
 
 
-@pytest.fixture(autouse=True)
-def programs() -> Iterator[None]:
-    with (
-        static.program_guard(static.Program(), static.Program()),
-        paddle.utils.unique_name.guard(),
-        static.scope_guard(static.Scope()),
-    ):
-        yield
+pytestmark = pytest.mark.usefixtures("fresh_programs")
 
 
 def built(call: str) -> Any:
@@ -34,8 +28,7 @@ def built(call: str) -> Any:
 
 def ready(model: Any, dtype: str = "float32") -> static.Executor:
     """Return an executor that has run the startup program, and give the model its values."""
-    exe = static.Executor(paddle.CPUPlace())
-    exe.run(static.default_startup_program())
+    exe = executor_after()
     assert model.set_state_dict(cases.values(model, dtype)) == ([], [])
     return exe
 
@@ -101,9 +94,7 @@ def test_a_step_on_two_places_is_that_on_one() -> None:
     paddle.optimizer.SGD(0.1).minimize(loss)
     exe = ready(model)
     main = static.default_main_program()
-    compiled = static.CompiledProgram(main).with_data_parallel(
-        loss_name=loss.name, places=[paddle.CPUPlace()] * 2
-    )
+    compiled = on_places(main, 2, loss)
     feed = {"x": cases.images([4, 1, 28, 28]), "y": np.array([[1], [2], [3], [4]])}
     weights, losses = [], []
     with paddle.cluster(launcher="threads"):

@@ -12,6 +12,7 @@ import rowlock as paddle
 from rowlock import nn, static
 from rowlock.strategies.errors import ExecutionError, InvalidValue, Unsupported
 from rowlock.vision import ops
+from tests.programs import executor_after, on_places
 
 pytestmark = pytest.mark.usefixtures("no_compiled_loops")
 DRAW = np.random.RandomState(5)
@@ -49,8 +50,7 @@ def test_regions_of_a_detector_train_alike_on_one_place_and_on_two() -> None:
     ]
     loss = paddle.mean(paddle.square(paddle.concat(pools, 1) - 0.3))
     paddle.optimizer.SGD(0.5).minimize(loss)
-    exe = static.Executor(paddle.CPUPlace())
-    exe.run(static.default_startup_program())
+    exe = executor_after()
     main = static.default_main_program()
     parameters = [p for layer in (features, bent, offsets) for p in layer.parameters()]
     start = [value(parameter) for parameter in parameters]
@@ -59,9 +59,7 @@ def test_regions_of_a_detector_train_alike_on_one_place_and_on_two() -> None:
         {"images": IMAGES[:2], "boxes": BOXES[:3], "counts": COUNTS[:2]},
         {"images": IMAGES[2:], "boxes": BOXES[3:], "counts": COUNTS[2:]},
     ]
-    compiled = static.CompiledProgram(main).with_data_parallel(
-        loss_name=loss.name, places=[paddle.CPUPlace()] * 2
-    )
+    compiled = on_places(main, 2, loss)
     results = []
     with paddle.cluster(launcher="threads"):
         for program, feed in ((main, whole), (compiled, halves)):

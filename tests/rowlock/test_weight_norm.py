@@ -9,6 +9,7 @@ import pytest
 
 import rowlock.fluid as fluid
 from rowlock import static
+from tests.programs import own_programs
 
 # What Paddle 1.8.5 computes in the second step: of each dim the two rows.
 SECOND = {None: (2.13288, 8.249247), 1: (2.13288, 8.249247), 0: (2.1, 8.233333)}
@@ -16,9 +17,8 @@ SECOND = {None: (2.13288, 8.249247), 1: (2.13288, 8.249247), 0: (2.1, 8.233333)}
 
 @pytest.mark.parametrize("dim", [None, 0, 1])
 def test_a_weight_is_trained_as_paddle_does(dim: int | None) -> None:
-    main, startup = fluid.Program(), fluid.Program()
     half = fluid.initializer.Constant(0.5)
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs() as (main, startup):
         x = fluid.data("x", [None, 4])
         attr = fluid.WeightNormParamAttr(dim=dim, name="wn", initializer=half)
         y = fluid.layers.fc(x, 3, param_attr=attr)

@@ -14,6 +14,7 @@ import numpy as np
 
 import rowlock
 from rowlock import fluid
+from tests.programs import own_programs
 
 Feed = dict[str, Any]
 _ports = itertools.count(20000)
@@ -69,9 +70,7 @@ def endpoints(count: int) -> list[str]:
 
 def built(net: Callable[[], Any], seed: int = 7) -> tuple[Any, Any, Any]:
     """Return a net's programs, and its loss, the same each time."""
-    main, startup = fluid.Program(), fluid.Program()
-    main.random_seed = startup.random_seed = seed
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with own_programs(seed) as (main, startup):
         loss = net()
     return main, startup, loss
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rowlock import fluid
+from rowlock.executor.host.deadline import Deadline
 from rowlock.executor.rpc.messages import Ask, Taken
 from rowlock.executor.servers import session
 from rowlock.executor.servers.local import LocalWire, service_at
@@ -84,6 +85,7 @@ def test_a_trainer_that_others_wait_for_is_named() -> None:
                 # trainer 0 is there in time, however slow the host
                 state = service_at(where[0]).state
                 state.config = state.config.model_copy(update={"start_deadline_s": 0.3})
+                state._idle = Deadline(0.3)  # for trainer 1, once this one has left
                 exe.run(main, feed=batches(1)[0], fetch_list=[loss], scope=scope)
             finally:
                 exe.close()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rowlock import fluid
+from tests.programs import on_places
 
 from .nets import OPTIMIZERS, SCHEDULES, batches, plain_sgd, regression, shared_out
 from .roles import Roles, Trainer, alone, table, threads, together
@@ -64,9 +65,7 @@ def test_each_trainer_clips_its_own_gradients(sparse: bool) -> None:
 
 
 def _on_two_places(main: Any, loss: Any) -> Any:
-    return fluid.CompiledProgram(main).with_data_parallel(
-        loss_name=loss.name, places=fluid.cpu_places(2)
-    )
+    return on_places(main, 2, loss)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -142,9 +141,7 @@ def test_several_iterations_of_a_run_are_as_many_steps() -> None:
     execution.num_iteration_per_run = 3
 
     def compiled(main: Any, loss: Any) -> Any:
-        return fluid.CompiledProgram(main).with_data_parallel(
-            loss.name, exec_strategy=execution, places=[fluid.CPUPlace()]
-        )
+        return on_places(main, [fluid.CPUPlace()], loss, execution=execution)
 
     with threads():
         roles = together(net, [feeds], servers=1, compiled=compiled)

@@ -10,6 +10,7 @@ import pytest
 
 from rowlock import fluid
 from rowlock.strategies.errors import FeedError, InvalidValue, Unsupported
+from tests.programs import on_places
 
 from .nets import ROWS, Layers, batches, plain_sgd, regression, shared_out
 from .roles import Roles, Trainer, alone, table, threads, together
@@ -134,7 +135,7 @@ def test_a_clip_of_rows_on_two_places_is_refused() -> None:
     net = partial(regression, plain_sgd, True, 1.0)
 
     def compiled(main: Any, loss: Any) -> Any:
-        return fluid.CompiledProgram(main).with_data_parallel(loss.name, places=fluid.cpu_places(2))
+        return on_places(main, 2, loss)
 
     with threads():
         roles = together(net, [batches(1, sparse=True)], servers=1, compiled=compiled)

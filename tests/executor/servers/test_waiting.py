@@ -10,6 +10,7 @@ import pytest
 from rowlock import fluid
 from rowlock.fluid.transpiler.details import wait_server_ready
 from rowlock.strategies.errors import ServerLost
+from tests.programs import executor_after
 
 from .roles import endpoints, threads, transpiled
 
@@ -43,8 +44,7 @@ def test_the_trainer_waits_for_a_server_that_starts_late() -> None:
         assert transpiler.get_trainer_program() is main
         waits.set()
         assert begins.is_set()
-        exe = fluid.Executor(fluid.CPUPlace())
-        exe.run(startup, scope=fluid.Scope())
+        exe = executor_after(startup, fluid.Scope())
         exe.close()
         server.join(60)
         assert not server.is_alive()
