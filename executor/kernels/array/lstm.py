@@ -101,20 +101,20 @@ class _ProjectionGrad(Fields):
 def _forward(dev: Device, op: str, a: Lstm | Lstmp, means: Means) -> Step:
     """Run all steps; ``fed_back`` is what a step reads of the one before."""
     xp, rows, width = dev.xp, len(a.input), a.weight.shape[1] // 4
-    like = partial(dev.scratch, dtype=a.input.dtype)
+    memory = partial(dev.array_or_scratch, dtype=a.input.dtype)
     factors, (later, first, step_of) = _factors(dev, a, means), _cells(dev, a, means)
     project = None
     if isinstance(a, Lstmp):
-        hidden = like((rows, width)) if a.batch_hidden is None else a.batch_hidden
-        fed_back, result = like((rows, a.weight.shape[0])), a.projection
+        hidden = memory(a.batch_hidden, (rows, width))
+        fed_back, result = memory(None, (rows, a.weight.shape[0])), a.projection
         project = _Projection(dev, a, factors[1])
     else:
-        fed_back = hidden = like((rows, width))
+        fed_back = hidden = memory(None, (rows, width))
         result = a.hidden
     steps_of = by_offsets(dev, op, "Input", a.input_lod[-1], rows, a.is_reverse)
-    gates = like((rows, 4 * width)) if a.batch_gate is None else a.batch_gate
-    active = like((rows, width)) if a.batch_cell_pre_act is None else a.batch_cell_pre_act
-    cell = like((rows, width))
+    gates = memory(a.batch_gate, (rows, 4 * width))
+    active = memory(a.batch_cell_pre_act, (rows, width))
+    cell = memory(None, (rows, width))
 
     def run() -> None:
         steps = steps_of()

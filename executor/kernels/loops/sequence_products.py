@@ -197,7 +197,7 @@ def var_conv_2d(dev: Device, a: VarConv2d) -> list[Step]:
     if not readable(a.x, a.w, a.out, a.col, *_levels(a)):
         return by_arrays("var_conv_2d", dev, a)
     window, pixels = a.w.shape[1], len(a.out) // a.OutputChannel
-    col = dev.scratch((window * pixels, 1), np.float32) if a.col is None else a.col
+    col = dev.array_or_scratch(a.col, (window * pixels, 1), np.float32)
     unfold = _moved(_UNFOLD, a, a.x, col, 0)
 
     def run() -> None:
