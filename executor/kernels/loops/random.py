@@ -42,7 +42,7 @@ _DRAW = f"""
             for i, c in enumerate((c0, c1, c2, c3)):
                 work[8 * b + 2 * i], work[8 * b + 2 * i + 1] = np.uint32(c), np.uint32(c >> half)
         for i in range(max(first, 0), min(first + 8 * blocks, count)):
-            store(space, i, np.uint8((load(work, i - first, 1, 2) < limit) == wanted), 0, 2)
+            store(space, i, np.uint8((load(work, i - first) < limit) == wanted))
         block, first = block + blocks, first + 8 * blocks
 """
 

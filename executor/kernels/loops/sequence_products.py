@@ -144,9 +144,9 @@ _WINDOWS = """
 """
 _CLEAR = """
                 for j in range(low):
-                    store(col, to + j, np.float32(0), 1, 2)
+                    store(col, to + j, np.float32(0))
                 for j in range(top, across):
-                    store(col, to + j, np.float32(0), 1, 2)
+                    store(col, to + j, np.float32(0))
 """
 
 
@@ -155,8 +155,8 @@ def _windows(each: str, clear: str = "") -> str:
     return _WINDOWS.format(clear=clear.strip("\n"), dense=dense, strided=strided)
 
 
-_UNFOLD = _windows("store(col, to + j, load(x, {at}, 0, 2), 1, 2)", _CLEAR)
-_FOLD = _windows("store(x, {at}, load(x, {at}, 0, 2) + load(col, to + j, 1, 2), 0, 2)")
+_UNFOLD = _windows("store(col, to + j, load(x, {at}))", _CLEAR)
+_FOLD = _windows("store(x, {at}, load(x, {at}) + load(col, to + j))")
 
 
 def _levels(a: Any) -> tuple[Array, ...]:
