@@ -31,7 +31,7 @@ from .values import SharedValues, Values
 from .variant import CompiledVariant
 
 # Names, shapes and types of the feeds; what is fetched; whether results are checked
-_Key = tuple[tuple[Any, ...], tuple[Any, ...], bool]
+_Key = tuple[Any, tuple[Any, ...], bool]
 
 
 class _Ready(NamedTuple):
@@ -75,15 +75,12 @@ class LocalRun(ParallelRun):
             read = batches_for(program, feed, 1, 1, current_config().step_deadline_s)
             feed = {**(feed or {}), **read[0][0]} if read else feed
         arrays: dict[str, np.ndarray] = feed or {}
-        key = self._key(arrays, fetches)
-        ready = None if key is None else self._ready.get(key)
-        if (
-            key is None or ready is None
-        ):  # what was fed before under these shapes needs no conversion
+        key: _Key = (shapes_of(arrays), fetches.needs, checking())
+        ready = self._ready.get(key)
+        if ready is None:  # what was fed under these shapes before needs no conversion
             shard = FeedShard(convert(program, arrays), sequences_in(arrays))
             arrays = shard.complete()
-            key = self._key(arrays, fetches)
-            assert key is not None
+            key = (shapes_of(arrays), *key[1:])
         with self.gang.turn, self.values.scope.turn:
             if self.gang.delivery.broken:
                 raise InvalidState("this executor is closed. Make a new one.")
@@ -104,11 +101,6 @@ class LocalRun(ParallelRun):
             return [array.view(FetchedArray) for array in fetched]
         return fetches.of(self._joined(ready.variant, names, [fetched]))
 
-    def _key(self, arrays: dict[str, Any], fetches: Fetches) -> _Key | None:
-        """Return what a step is prepared for; None where a feed is to be converted to an array first."""
-        shapes = shapes_of(arrays)
-        return None if shapes is None else (shapes, fetches.needs, checking())
-
     def _is_current(self, ready: _Ready) -> bool:
         """Bring the tensors that a step reads up to date; tell whether the scope has the same ones still."""
         for tensor in ready.read:
@@ -123,8 +115,8 @@ class LocalRun(ParallelRun):
     ) -> Sequence[np.ndarray]:
         """Have the replica run a step on these feeds; return what it fetches."""
         step = self.steps if self._count[1] else self._count[0]
-        known = [arrays[k].tobytes() for k in ready.known]
-        key = (shapes, *known) if known else shapes
+        known = ready.known
+        key = (shapes, *(arrays[k].tobytes() for k in known)) if known else shapes
         plan = self.gang.here.run_step(ready.loaded, key, arrays, step, PROFILER.on)
         if PROFILER.on:
             PROFILER.note(step, plan)
