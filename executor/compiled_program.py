@@ -153,13 +153,10 @@ class CompiledProgram(Runnable):
                 stacklevel=2,
             )
             return self
-        self._data_parallel = True
-        self._loss_name = loss_name
-        self._build_strategy = (
-            build_strategy if build_strategy is not None else self._build_strategy
-        )
-        self._exec_strategy = exec_strategy
-        self._share_vars_from = share_vars_from
+        self._data_parallel, self._loss_name = True, loss_name
+        if build_strategy is not None:
+            self._build_strategy = build_strategy
+        self._exec_strategy, self._share_vars_from = exec_strategy, share_vars_from
         self._check_trainers()
         if places is not None:
             places = list(places) if isinstance(places, (list, tuple)) else [places]
@@ -268,13 +265,12 @@ class CompiledProgram(Runnable):
                     if self._parallel is not None:
                         self._parallel.check_reachable()
                     self._parallel = self._prepare(place, scope)
-        parallel = self._parallel
-        assert parallel is not None
+        assert self._parallel is not None
         if self._scope is not scope and self._share_vars_from is None:
             raise InvalidValue(
                 "this CompiledProgram ran in another scope before; compile it again for this one."
             )
-        elif place is not self._place and place != self._place:
+        if place is not self._place and place != self._place:
             raise InvalidValue(
                 f"this CompiledProgram ran on {self._place} before, now on {place}; "
                 f"compile it again for this place."
@@ -286,11 +282,9 @@ class CompiledProgram(Runnable):
                 "Make a new CompiledProgram.",
                 stacklevel=3,
             )
-        return (
-            parallel
-            if self._exchange is None
-            else self._exchanging(self._exchange, parallel, scope)
-        )
+        if self._exchange is None:
+            return self._parallel
+        return self._exchanging(self._exchange, self._parallel, scope)
 
     def _exchanging(self, exchange: Exchange, run: ParallelRun, scope: Scope) -> TrainerRun:
         """Return what runs a trainer's program, whose parameters are on servers."""

@@ -16,7 +16,7 @@ from .dataset_runs import DatasetPass, FetchHandler, Printing, check_dataset
 from .device.place import CPUPlace, CUDAPlace, Place, default_place
 from .driver.program_runs import ProgramRuns
 from .driver.runnable import Future, Runnable
-from .feed.fetches import fetch_names_of, fetches_of
+from .feed.fetches import Fetches, fetch_names_of, fetches_of
 from .feed.reader import Batch
 from .feed.scope import Scope, global_scope
 from .servers.running import TrainerRuns, serve
@@ -90,20 +90,7 @@ class Executor:
         fetches = fetches_of(fetch_names, return_numpy, return_merged, only)
         program = runnable_form(program)
         if isinstance(program, Program):
-            serving, exchange = self._trainer_runs.role_of(program)
-            if serving:
-                serve(program, scope)
-                return []
-            if exchange is not None:
-                program = exchange.compute
-            runs = self._runs
-            if self._on_gpu and not fetch_names and only_initialises(program):
-                runs = self._host_runs
-            run = runs.run_of(program, scope)
-            feed = feed if type(feed) is dict else _one_feed(feed)
-            if exchange is not None:
-                return self._trainer_runs.run_of(exchange, run, scope).run(feed, fetches)
-            return run.run(feed, fetches)
+            return self._run_program(program, feed, fetches, scope)
         if not isinstance(program, Runnable):
             raise InvalidType(
                 f"Executor.run takes a Program or CompiledProgram, got {type(program).__name__}."
@@ -111,6 +98,23 @@ class Executor:
         steps = program._prepared(self.place, scope)
         self._trainer_runs.note(steps)
         return steps.run(feed, fetches)
+
+    def _run_program(
+        self, program: Program, feed: Any, fetches: Fetches, scope: Scope
+    ) -> list[Any]:
+        """Run a program on this executor's place; what a parameter server's does is serve."""
+        serving, exchange = self._trainer_runs.role_of(program)
+        if serving:
+            serve(program, scope)
+            return []
+        if exchange is not None:
+            program = exchange.compute
+        on_host = self._on_gpu and not fetches.names and only_initialises(program)
+        run = (self._host_runs if on_host else self._runs).run_of(program, scope)
+        feed = feed if type(feed) is dict else _one_feed(feed)
+        if exchange is not None:
+            return self._trainer_runs.run_of(exchange, run, scope).run(feed, fetches)
+        return run.run(feed, fetches)
 
     def run_async(
         self,

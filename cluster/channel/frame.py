@@ -227,59 +227,72 @@ class Incoming:
         Raises:
             ChannelClosed: the other end closed, or sent no message.
         """
-        while True:
-            buffer, moved, wanted = self._state
-            if (done := sum(moved)) < wanted:
-                moved[:] = [done]
-                rest = buffer[done:]
-                # A blocking socket is to fill a large buffer in one call, a small one with what there is.
-                flags = socket.MSG_WAITALL if len(rest) > _ROOM else 0
-                try:
-                    moved.extend(
-                        map(
-                            sock.recv_into, (rest,), (0,), (flags if wait else socket.MSG_DONTWAIT,)
-                        )
-                    )
-                except BlockingIOError:
-                    return None
-                except OSError as error:
-                    raise ChannelClosed(f"the step channel broke: {error}.") from error
-                if moved[-1] == 0:
-                    raise ChannelClosed("the step channel was closed by the other end.")
+        while self._fill(sock, wait):
+            buffer, moved, _ = self._state
+            done = sum(moved)
+            frame, size = self._read(buffer, done)
+            if frame is None:
+                self._state = self._make_room(buffer, moved, size)
                 continue
-            try:
-                _, number, head, flags, body, step = read_header(buffer, STEP)
-            except ProtocolError as error:
-                raise NoMessage(str(error)) from error
-            if flags not in _FLAGS or step < 0:
-                raise NoMessage("what arrived on the step channel is no message.")
-            total = HEADER_BYTES + head + body
-            # What is announced is believed, and given memory, once a head describes just that.
-            here = total if total <= _ROOM else HEADER_BYTES + head
-            if here > done:
-                self._state = self._make_room(buffer, moved, here)
-                continue
-            text = bytes(buffer[HEADER_BYTES : HEADER_BYTES + head])
-            layout = _remembered(text) if head <= _REMEMBERED else _read_head(text)
-            if body != (0 if flags & _SLOT else layout.nbytes):
-                raise NoMessage("what arrived is no message: its head describes another body.")
-            if total > done:
-                if body > total_memory():
-                    raise NoMessage(
-                        f"a message cannot be read: {body} bytes are more than this host has."
-                    )
-                self._state = self._make_room(buffer, moved, total)
-                continue
-            beside = flags & _SLOT or not layout.arrays
-            arrays = [] if beside else self._arrays(buffer[:total], head, layout)
-            message = Message(layout.kind, layout.head, arrays, step)
-            posted = (flags >> _POSTED_SHIFT & _SLOT) - 1
-            frame = Frame(number, message, text, (flags & _SLOT) - 1, posted)
             if note is not None:
                 note(frame)
             again = (self._room, [0], HEADER_BYTES)
-            self._state = again if done == total else self._after(buffer, done, total)
+            self._state = again if done == size else self._after(buffer, done, size)
             return frame
+        return None
+
+    def _fill(self, sock: socket.socket | FileReceiver, wait: bool) -> bool:
+        """Read what is wanted; tell whether all of it is here."""
+        buffer, moved, wanted = self._state
+        while (done := sum(moved)) < wanted:
+            moved[:] = [done]
+            rest = buffer[done:]
+            # A blocking socket is to fill a large buffer in one call, a small one with what there is.
+            flags = socket.MSG_WAITALL if len(rest) > _ROOM else 0
+            if not wait:
+                flags = socket.MSG_DONTWAIT
+            try:
+                moved.extend(map(sock.recv_into, (rest,), (0,), (flags,)))
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                raise ChannelClosed(f"the step channel broke: {error}.") from error
+            if moved[-1] == 0:
+                raise ChannelClosed("the step channel was closed by the other end.")
+        return True
+
+    def _read(self, buffer: memoryview, done: int) -> tuple[Frame | None, int]:
+        """Return a message, of which ``done`` bytes are here, and its size; or None, and the bytes wanted next.
+
+        Raises:
+            NoMessage: it is none.
+        """
+        try:
+            _, number, head, flags, body, step = read_header(buffer, STEP)
+        except ProtocolError as error:
+            raise NoMessage(str(error)) from error
+        if flags not in _FLAGS or step < 0:
+            raise NoMessage("what arrived on the step channel is no message.")
+        size = HEADER_BYTES + head + body
+        # What is announced is believed, and given memory, once a head describes just that.
+        first = size if size <= _ROOM else HEADER_BYTES + head
+        if first > done:
+            return None, first
+        text = bytes(buffer[HEADER_BYTES : HEADER_BYTES + head])
+        layout = read_head(text)
+        if body != (0 if flags & _SLOT else layout.nbytes):
+            raise NoMessage("what arrived is no message: its head describes another body.")
+        if size > done:
+            if body > total_memory():
+                raise NoMessage(
+                    f"a message cannot be read: {body} bytes are more than this host has."
+                )
+            return None, size
+        beside = flags & _SLOT or not layout.arrays
+        arrays = [] if beside else self._arrays(buffer[:size], head, layout)
+        message = Message(layout.kind, layout.head, arrays, step)
+        posted = (flags >> _POSTED_SHIFT & _SLOT) - 1
+        return Frame(number, message, text, (flags & _SLOT) - 1, posted), size
 
     @property
     def ahead(self) -> bool:

@@ -9,5 +9,6 @@
   ``executor/kernels/loops/elementwise.py`` registers for Numba, it registers for
   ``executor/kernels/cuda/elementwise.py`` ``CUDA`` too.
 * And as calls of NumPy or CuPy: ``executor/codegen/array_calls.py`` ``bind_calls``, in the order of
-  ``array_schedule.py``. A formula is cut into such loops and calls by ``array_program.py``.
+  ``array_schedule.py``. A formula is traced by ``formula_trace.py``, cut into such loops and calls by
+  ``term_schedule.py``, and bound by ``array_program.py``.
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -131,27 +132,28 @@ def _set_apart(access: Any, builder: Any, scope: int, scopes: int) -> None:
 
 
 @intrinsic(prefer_literal=True)
-def load(context: Any, pointer: Any, index: Any, scope: Any, scopes: Any) -> Any:
-    """pointer[index]; what lies in other places is elsewhere."""
+def load(context: Any, scope: Any, scopes: Any, pointer: Any, index: Any) -> Any:
+    """pointer[index], in place ``scope`` of so many; see :func:`number_places`."""
 
-    def fetch(builder: Any, pointer: Any, index: Any, *_: Any) -> Any:
+    def fetch(builder: Any, _scope: Any, _scopes: Any, pointer: Any, index: Any) -> Any:
         instruction = builder.load(builder.gep(pointer, [index]))
         _set_apart(instruction, builder, scope.literal_value, scopes.literal_value)
         return instruction
 
-    return pointer.dtype(pointer, types.int64, scope, scopes), _emitted(fetch)
+    return pointer.dtype(scope, scopes, pointer, types.int64), _emitted(fetch)
 
 
 @intrinsic(prefer_literal=True)
-def store(context: Any, pointer: Any, index: Any, value: Any, scope: Any, scopes: Any) -> Any:
-    """pointer[index] = value; what lies in other places is elsewhere."""
+def store(context: Any, scope: Any, scopes: Any, pointer: Any, index: Any, value: Any) -> Any:
+    """pointer[index] = value, in place ``scope`` of so many; see :func:`number_places`."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        instruction = builder.store(arguments[2], builder.gep(arguments[0], [arguments[1]]))
+        _, _, pointer, index, value = arguments
+        instruction = builder.store(value, builder.gep(pointer, [index]))
         _set_apart(instruction, builder, scope.literal_value, scopes.literal_value)
         return context.get_dummy_value()
 
-    return types.none(pointer, types.int64, pointer.dtype, scope, scopes), emit
+    return types.none(scope, scopes, pointer, types.int64, pointer.dtype), emit
 
 
 @intrinsic
@@ -232,7 +234,7 @@ def object_code(source: str, entry: str, symbol: str) -> bytes:
     """
     end = source.index(f"def {entry}(")
     names = dict(_helpers(source[:end]))
-    exec(compile(source[end:], f"<{symbol}>", "exec"), names)
+    exec(compile(number_places(source[end:]), f"<{symbol}>", "exec"), names)
     flags: Any = Flags()
     cpu_target.options.parse_as_flags(flags, _ENTRY)
     flags.no_compile = True  # leaves the library open, which is closed when its text is asked for
@@ -249,6 +251,27 @@ def object_code(source: str, entry: str, symbol: str) -> bytes:
         result.library.finalize()
         text = result.library.get_llvm_str()
     return _exported(llvm.parse_assembly(text), result.fndesc.mangled_name, symbol, _machine())
+
+
+_ACCESS = re.compile(r"\b(load|store)\((?=([a-zA-Z]\w*), )")
+_SAME = re.compile(r"^ *(\w+) = (\w+)$", re.MULTILINE)
+
+
+def number_places(text: str) -> str:
+    """Write into each ``load(x, i)`` and ``store(x, i, v)`` which place in memory ``x`` is, of how many.
+
+    Pointers of different names are different places: what is stored to one is not read from another, so that
+    loops become vectors. One that is another's by ``x = y`` is the same place. Accesses with numbers stay.
+    """
+    same = dict(_SAME.findall(text))
+    names = dict.fromkeys(name for _, name in _ACCESS.findall(text))
+    places = list(dict.fromkeys(same.get(name, name) for name in names))
+
+    def numbered(access: re.Match[str]) -> str:
+        call, name = access.groups()
+        return f"{call}({places.index(same.get(name, name))}, {len(places)}, "
+
+    return _ACCESS.sub(numbered, text)
 
 
 @functools.lru_cache(64)

@@ -218,7 +218,7 @@ class _Loop:
     def _at(self, k: int, inner: int) -> str:
         step = self.memories[k].strides[-1]
         moved = {0: "", 1: " + i"}.get(step, f" + i * s{k}_{inner}")
-        return f"m{k}, o{k}{moved}, {self._scopes[k]}, {len(self.memories)}"
+        return f"{self._scopes[k]}, {len(self.memories)}, m{k}, o{k}{moved}"
 
     def _load(self, k: int, inner: int) -> str:
         where = self._at(k, inner)
@@ -231,12 +231,11 @@ class _Loop:
 
     def _store(self, j: int, k: int, result: str) -> str:
         where = self._at(k, len(self.sizes) - 1)
-        pointer, offset, scope, scopes = where.split(", ")
         if self.memories[k].array.dtype == np.bool_:
             result = f"np.uint8({result})"
         if self._summed[j]:
             result = _JOINS[self._join].join.format(f"load({where})", result)
-        return f"store({pointer}, {offset}, {result}, {scope}, {scopes})"
+        return f"store({where}, {result})"
 
     def _inner(self, inner: int, body: list[str], totals: list[int]) -> list[str]:
         if not totals:

@@ -1,4 +1,8 @@
-"""Loops that are written as text, whose arrays and numbers go by name."""
+"""Loops that are written as text, whose arrays and numbers go by name.
+
+``load(x, i)`` and ``store(x, i, v)`` are ``x[i]`` and ``x[i] = v`` where arrays of other names are known to lie
+elsewhere (``compiler.py`` ``number_places``): loops of these become vectors.
+"""
 
 from __future__ import annotations
 

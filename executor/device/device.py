@@ -147,6 +147,10 @@ class Device:
         block = self._take(max(nbytes, 1)) if self.memory is None else self._cut(nbytes)
         return block[:nbytes].view(dtype).reshape(shape)
 
+    def array_or_scratch(self, array: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Return a result's array, or scratch in its place where nothing reads the result."""
+        return self.scratch(shape, dtype) if array is None else array
+
     def scratch_in_one(self, dtype: Any, *shapes: tuple[int, ...]) -> list[Any]:
         """Return uninitialised arrays without gaps: where they begin is an affine function of their sizes."""
         ends = list(accumulate(map(math.prod, shapes)))

@@ -13,6 +13,7 @@ from ...graph.program.program import Program
 from ...graph.program.where import user_frames
 from ...strategies.errors import InvalidState, NotInitialized, first_of
 from ...strategies.types import to_numpy
+from ..device.tensor import Tensor
 from ..feed.scope import Scope
 
 
@@ -41,26 +42,29 @@ def check_initialized(program: ReplicaProgram, scope: Scope) -> None:
         )
     for value in program.values:
         tensor = tensors.get(value.name)
-        if value.kind != STATE or value.version or tensor is None:
-            continue
-        array = tensor.memory(newest=False)
-        _warn_of_shape(value.name, value.spec.shape, array.shape)
-        declared, actual = to_numpy(value.spec.dtype), array.dtype
-        if actual == declared:
-            continue
-        counts = declared.kind == "i" and actual.kind == "f" and np.isfinite(array).all()
-        if counts and (array == np.trunc(array)).all():
-            tensor.set(array.astype(declared))
-            continue
-        cure = f"Write it as that: tensor.set(array.astype({declared.name!r}), place)."
-        if "float16" in f"{actual} {declared}":
-            cure = (
-                "After the startup program call amp_init(place) of the decorated optimizer, and give it the "
-                "test program."
-            )
-        raise InvalidState(
-            f"variable {value.name!r} holds {actual}, but the program has it as {declared}. {cure}"
+        if value.kind == STATE and not value.version and tensor is not None:
+            _warn_of_shape(value.name, value.spec.shape, tensor.memory(newest=False).shape)
+            _check_type(value.name, tensor, to_numpy(value.spec.dtype))
+
+
+def _check_type(name: str, tensor: Tensor, declared: np.dtype) -> None:
+    """Refuse a value of another type than is declared; make counts of whole floats, such as zeros."""
+    array = tensor.memory(newest=False)
+    if array.dtype == declared:
+        return
+    counts = declared.kind == "i" and array.dtype.kind == "f" and np.isfinite(array).all()
+    if counts and (array == np.trunc(array)).all():
+        tensor.set(array.astype(declared))
+        return
+    cure = f"Write it as that: tensor.set(array.astype({declared.name!r}), place)."
+    if "float16" in f"{array.dtype} {declared}":
+        cure = (
+            "After the startup program call amp_init(place) of the decorated optimizer, and give it the test "
+            "program."
         )
+    raise InvalidState(
+        f"variable {name!r} holds {array.dtype}, but the program has it as {declared}. {cure}"
+    )
 
 
 def _warn_of_shape(name: str, declared: Sequence[int], actual: Sequence[int]) -> None:

@@ -46,10 +46,7 @@ def chosen(
         return compiled
     program, report = compiled.program, compiled.report
     try:
-        # Behind what users feed stands what the driver fills itself.
-        rest = [program.values[i] for i in program.feeds[len(fed) :]]
-        arrays = [*fed.values(), *(np.zeros(v.shape, to_numpy(v.dtype)) for v in rest)]
-        specs = Shapes(first_segment(program)).infer(list(map(spec_of, arrays)), state, arrays)
+        specs = _specs(program, fed, state)
     except ShapeError:
         return compiled
     by_question: dict[str, _Choice] = {}
@@ -62,21 +59,38 @@ def chosen(
     # Time may not be enough for all: those first that are the largest part of a step for what they take.
     choices = sorted(by_question.values(), key=lambda choice: -choice.share / choice.question.cost)
     began = time.perf_counter()
-    order = Measure([choice.question for choice in choices], program.math, WITHIN_S, UNTIL_S)
-    idle = order._replace(questions=[])
-    answers = gang.each([pack(idle if rank else order) for rank in range(gang.size)])
-    timings = Timings(**answers[0].head)
+    timings = _measure(choices, program.math, gang)
     took = time.perf_counter() - began
     nodes = list(program.nodes)
-    for choice, seconds in zip(choices, timings.seconds, strict=True):
-        choice.seconds = seconds
+    for choice in choices:
         for k in choice.nodes:
             nodes[k] = replace(nodes[k], kernel=choice.kernel)
     graph = report.graph
-    for line in _told(choices, timings, took):
+    for line in _report_lines(choices, timings, took):
         graph = graph.noted(line)
     report = replace(report, graph=graph, kernels=Counter(node.kernel for node in nodes))
     return replace(compiled, program=replace(program, nodes=tuple(nodes)), report=report)
+
+
+def _specs(
+    program: ReplicaProgram, fed: Mapping[str, np.ndarray], state: Callable[[str], Spec | None]
+) -> Sequence[Spec]:
+    """Return the specs of a program's values where these arrays are fed."""
+    # Behind what users feed stands what the driver fills itself.
+    rest = [program.values[i] for i in program.feeds[len(fed) :]]
+    arrays = [*fed.values(), *(np.zeros(v.shape, to_numpy(v.dtype)) for v in rest)]
+    return Shapes(first_segment(program)).infer(list(map(spec_of, arrays)), state, arrays)
+
+
+def _measure(choices: Sequence[_Choice], math: str, gang: Gang) -> Timings:
+    """Have replica 0 answer the questions while the others are idle; note the answers in ``choices``."""
+    order = Measure([choice.question for choice in choices], math, WITHIN_S, UNTIL_S)
+    idle = order._replace(questions=[])
+    answers = gang.each([pack(idle if rank else order) for rank in range(gang.size)])
+    timings = Timings(**answers[0].head)
+    for choice, seconds in zip(choices, timings.seconds, strict=True):
+        choice.seconds = seconds
+    return timings
 
 
 @dataclass
@@ -106,7 +120,7 @@ class _Choice:
         return f"{self.kernel} for {len(self.nodes)} {self.question.op} of {shapes} ({times})"
 
 
-def _told(choices: Sequence[_Choice], timings: Timings, took: float) -> Iterator[str]:
+def _report_lines(choices: Sequence[_Choice], timings: Timings, took: float) -> Iterator[str]:
     """Say what was measured, and which kernels that the rule would not have chosen were faster."""
     others = [choice for choice in choices if choice.kernel != choice.question.kernels[0]]
     unknown = sum(not choice.seconds for choice in choices)

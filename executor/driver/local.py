@@ -11,7 +11,7 @@ from ...graph.passes.target import Target
 from ...strategies.current import current_config
 from ...strategies.errors import InvalidState
 from ..device.tensor import Storage, Tensor
-from ..feed.feeds import FeedShard, check, convert, refuse_empty, sequences_in
+from ..feed.feeds import FeedShard, check, convert, refuse_empty, sequences_in, shapes_of
 from ..feed.fetches import FetchedArray, Fetches
 from ..feed.reader import batches_for
 from ..feed.scope import Scope
@@ -29,6 +29,9 @@ from .parallel import ParallelRun
 from .profiler import PROFILER
 from .values import SharedValues, Values
 from .variant import CompiledVariant
+
+# Names, shapes and types of the feeds; what is fetched; whether results are checked
+_Key = tuple[Any, tuple[Any, ...], bool]
 
 
 class _Ready(NamedTuple):
@@ -56,71 +59,73 @@ class LocalRun(ParallelRun):
 
     def _set_up(self) -> None:
         super()._set_up()
-        self._ready: BoundedDict[tuple[Any, ...], _Ready] = BoundedDict(SHAPES_KEPT)
+        self._ready: BoundedDict[_Key, _Ready] = BoundedDict(SHAPES_KEPT)
         self._newest: _Ready | None = None
 
     def _new_values(self, scope: Scope) -> Values:
         return SharedValues(self.gang, scope)
 
     def run(self, feed: Any, fetches: Fetches) -> list[Any]:
-        values = self.values
         by_call = self.iterations == 1 and not self.tracing and self._together is None
         if not by_call or not (feed is None or type(feed) is dict):
             return super().run(feed, fetches)
         self._strategies.warn_of_edits()
-        program, checks, needs = self.program, checking(), fetches.needs
+        program, shard = self.program, None
         if program.readers:
             read = batches_for(program, feed, 1, 1, current_config().step_deadline_s)
             feed = {**(feed or {}), **read[0][0]} if read else feed
         arrays: dict[str, np.ndarray] = feed or {}
-        ready, shard = None, None
-        for value in arrays.values():
-            if type(value) is not np.ndarray:
-                break
-        else:  # converting makes others only of what is fed under these shapes for the first time
-            shapes = tuple([(name, a.shape, a.dtype) for name, a in arrays.items()])
-            ready = self._ready.get((shapes, needs, checks))
-        if ready is None:
+        key: _Key = (shapes_of(arrays), fetches.needs, checking())
+        ready = self._ready.get(key)
+        if ready is None:  # what was fed under these shapes before needs no conversion
             shard = FeedShard(convert(program, arrays), sequences_in(arrays))
             arrays = shard.complete()
-            shapes = tuple([(name, a.shape, a.dtype) for name, a in arrays.items()])
-        with self.gang.turn, values.scope.turn:
+            key = (shapes_of(arrays), *key[1:])
+        with self.gang.turn, self.values.scope.turn:
             if self.gang.delivery.broken:
                 raise InvalidState("this executor is closed. Make a new one.")
             if self.gang.under_way:
                 self.gang.drain()
             if program.lr_scheduler is not None:
-                set_scheduled_rate(program, values.scope)
-            if ready is None:
-                ready = self._ready.get((shapes, needs, checks))
-            if ready is not None:
-                for tensor in ready.read:
-                    if tensor.link is not None:  # other replicas may have made it newer
-                        tensor.memory()
-                if values.shared.generation != Storage.generation:
-                    values.rebind()
-            if ready is None or ready.moves != values.moves:
+                set_scheduled_rate(program, self.values.scope)
+            ready = ready or self._ready.get(key)
+            if ready is None or not self._is_current(ready):
                 ready = self._prepare(shard or FeedShard(arrays, {}), fetches)
-                self._ready[shapes, needs, checks] = ready
-            step = self.steps if self._count[1] else self._count[0]
-            replica = self.gang.here
-            fed = list(arrays.values())
-            key = (shapes, *(fed[k].tobytes() for k in ready.known)) if ready.known else shapes
-            plan = replica.run_step(ready.loaded, key, fed, step, PROFILER.on)
-            if PROFILER.on:
-                PROFILER.note(step, plan)
-            fetched = plan.fetched(lent=self.lent)
-            self._count = (step + 1, ())
-            for tensor in ready.written:
-                if tensor.link is not None:
-                    tensor.written()
+                self._ready[key] = ready
+            fetched = self._run_step(ready, key[0], list(arrays.values()))
             if not self._plain:
                 self.last = ready.variant
-                self._end_temporaries(bool(fetches.names))
+                self._end_temporaries(fetches)
         names, as_numpy, merged, _ = fetches
         if self._plain and as_numpy and merged and len(fetched) == len(names):
             return [array.view(FetchedArray) for array in fetched]
         return fetches.of(self._joined(ready.variant, names, [fetched]))
+
+    def _is_current(self, ready: _Ready) -> bool:
+        """Bring the tensors that a step reads up to date; tell whether the scope has the same ones still."""
+        for tensor in ready.read:
+            if tensor.link is not None:  # other replicas may have made it newer
+                tensor.memory()
+        if self.values.shared.generation != Storage.generation:
+            self.values.rebind()
+        return ready.moves == self.values.moves
+
+    def _run_step(
+        self, ready: _Ready, shapes: tuple[Any, ...], arrays: list[np.ndarray]
+    ) -> Sequence[np.ndarray]:
+        """Have the replica run a step on these feeds; return what it fetches."""
+        step = self.steps if self._count[1] else self._count[0]
+        known = ready.known
+        key = (shapes, *(arrays[k].tobytes() for k in known)) if known else shapes
+        plan = self.gang.here.run_step(ready.loaded, key, arrays, step, PROFILER.on)
+        if PROFILER.on:
+            PROFILER.note(step, plan)
+        fetched = plan.fetched(lent=self.lent)
+        self._count = (step + 1, ())
+        for tensor in ready.written:
+            if tensor.link is not None:
+                tensor.written()
+        return fetched
 
     def _prepare(self, shard: FeedShard, fetches: Fetches) -> _Ready:
         """Compile and check the program that the replica runs for these feeds."""
@@ -175,10 +180,9 @@ class LocalRun(ParallelRun):
         assert becomes.variant is not None
         self.values.stepped(becomes.variant.program.written_names())
 
-    def _end_temporaries(self, fetches: bool) -> None:
-        """After a step: end the life of temporaries if it is time, as :meth:`ParallelRun._begin` does."""
-        self._since_drop += 1
-        if fetches or self._since_drop >= self.execution.num_iteration_per_drop_scope > 0:
+    def _end_temporaries(self, fetches: Fetches) -> None:
+        """After a step: end the life of temporaries if it is time."""
+        if self._is_drop_due(1, fetches):
             self._since_drop = 0
             for variant in self.variants.values():
                 self.gang.here.programs[variant.number].alive = None

@@ -16,7 +16,7 @@ from ..device.tensor import LoD, Storage
 from ..feed.fetches import Fetches, Joined
 from ..feed.splitting import SHAPES_KEPT, Portions, Splitter
 from ..gang.assign import Change, assign
-from ..gang.delivery import GangChanged, Owner, Request, Share
+from ..gang.delivery import GangChanged, Owner, Request, Share, StepHeads
 from ..gang.turns import HasTurn, Lock, NeedsTurn, in_turn
 from ..host.bounded_dict import BoundedDict
 from ..plan.numerics import checking
@@ -143,50 +143,26 @@ class ParallelRun(ProgramOnGang):
 
     def _begin(self, flight: InFlightSteps, becomes: InFlightSteps, ahead: bool) -> None:
         """Compile, check and send the steps of ``flight``, and have ``becomes`` stand for them from then on."""
-        batches, fetches, together = flight.batches, flight.fetches, self._together
         with self._explaining():
             self.gang.make_way(ahead)
-            if together is not None:
-                self._meet_trainers(together)
+            if self._together is not None:
+                self._meet_trainers(self._together)
         preparing = time.perf_counter()
-        known = self._known_step(batches, fetches)
-        shares: Sequence[Share]
-        if known is None:
-            variant, shares, known = self._new_step(batches, fetches)
-        else:
-            variant, shares = known.variant, known.shares(batches[0])
-        self.values.adopt(variant.states, variant.owners, variant.needed)
-        if self.program.lr_scheduler is not None:
-            set_scheduled_rate(self.program, self.values.scope)
-        if variant.stages:
-            self._verify(variant, shares)
-        self.values.flush()
-        if together is not None:
-            with together.explaining():
-                self._spread_values(together, variant)
+        variant, shares, heads = self._step_of(flight.batches, flight.fetches)
+        self._send_values(variant, shares)
         if self.tracing:
             self.spans.note("prepare", self.steps, preparing)
-        self._since_drop += flight.iterations
-        drop = (
-            bool(fetches.names)
-            or self._since_drop >= self.execution.num_iteration_per_drop_scope > 0
-        )
+        drop = self._is_drop_due(flight.iterations, flight.fetches)
         dropped = [v.number for v in self.variants.values()] if drop else []
         if variant.writes:
             self.values.version += 1  # now: a step that is interrupted may have written, too
-        counted, earlier = self._count
-        others = []
-        for other in earlier:
-            if other.open and other is not becomes:
-                others.append(other)
-            else:
-                counted += other.steps
+        counted, others = self._count_beside(becomes)
         step = counted + sum([other.steps for other in others])
-        results, iterations = variant.results, flight.iterations
         request = Request(
-            *(variant.number, shares, step, iterations, dropped, variant.votes, results),
+            *(variant.number, shares, step, flight.iterations, dropped, variant.votes),
+            results=variant.results,
             owner=self._itself,
-            heads=None if known is None else known.heads,
+            heads=heads,
         )
         becomes.variant = self.last = variant
         changes: list[Change] = [
@@ -194,7 +170,8 @@ class ParallelRun(ProgramOnGang):
             (becomes, "request", request),
         ]
         if becomes is not flight:
-            changes += [(becomes, "batches", batches), (becomes, "iterations", iterations)]
+            changes += [(becomes, "batches", flight.batches)]
+            changes += [(becomes, "iterations", flight.iterations)]
         if len(self.gang.shrunk) > self._shrunk:
             raise GangChanged
         sending = time.perf_counter()
@@ -204,6 +181,31 @@ class ParallelRun(ProgramOnGang):
             self.spans.note("send", step, sending)
         if drop:
             self._since_drop = 0
+
+    def _send_values(self, variant: CompiledVariant, shares: Sequence[Share]) -> None:
+        """Give replicas the newest values: what the user wrote, the scheduled rate, those of other trainers."""
+        self.values.adopt(variant.states, variant.owners, variant.needed)
+        if self.program.lr_scheduler is not None:
+            set_scheduled_rate(self.program, self.values.scope)
+        if variant.stages:
+            self._verify(variant, shares)
+        self.values.flush()
+        if self._together is not None:
+            with self._explaining():
+                self._spread_values(self._together, variant)
+
+    def _is_drop_due(self, iterations: int, fetches: Fetches) -> bool:
+        """Count steps, and tell whether temporaries end their life with the last of them."""
+        self._since_drop += iterations
+        period = self.execution.num_iteration_per_drop_scope
+        return bool(fetches.names) or self._since_drop >= period > 0
+
+    def _count_beside(self, flight: InFlightSteps) -> tuple[int, list[InFlightSteps]]:
+        """Return how many steps have happened, and what else is in flight beside ``flight``."""
+        counted, flights = self._count
+        open_flights = [other for other in flights if other.open and other is not flight]
+        closed = [other.steps for other in flights if other is flight or not other.open]
+        return counted + sum(closed), open_flights
 
     def finish(self, flight: InFlightSteps) -> list[Joined]:
         """Wait for steps in flight, after all that were begun before them; return what they fetch."""
@@ -288,32 +290,31 @@ class ParallelRun(ProgramOnGang):
         self.spans.switch(on)
         self.tell(partial(Trace, on=on))
 
+    def _step_of(
+        self, batches: Sequence[Portions], fetches: Fetches
+    ) -> tuple[CompiledVariant, Sequence[Share], StepHeads | None]:
+        """Return the variant for these feeds, the share of each place, and the heads of steps fed alike."""
+        known = self._known_step(batches, fetches)
+        if known is not None:
+            return known.variant, known.shares(batches[0]), known.heads
+        shards = batches[0] if len(batches) == 1 else [s for portions in batches for s in portions]
+        key, variant = self._variant(shards, fetches, self._splitter.whole(batches))
+        shares, counts = self._shares(variant, batches)
+        if not self._splitter.cut_alike(batches):
+            return variant, shares, None
+        known = KnownStep(batches[0], key, variant, shares, counts)
+        self._known_steps[id(known.cuts), fetches.needs, checking()] = known
+        return variant, shares, known.heads
+
     def _known_step(self, batches: Sequence[Portions], fetches: Fetches) -> KnownStep | None:
         """Return what is known of steps with feeds of these shapes, if their variant is up to date."""
         if len(batches) > 1:
             return None
         known = self._known_steps.get((id(batches[0].cuts), fetches.needs, checking()))
-        if known is None:
+        if known is None or self.variants.get(known.key) is not known.variant:
             return None
-        variant = known.variant
-        if self.variants.get(known.key) is not variant:
-            return None
-        fresh = variant.generation == Storage.generation
-        return known if fresh and variant.alike.isdisjoint(self.values.own) else None
-
-    def _new_step(
-        self, batches: Sequence[Portions], fetches: Fetches
-    ) -> tuple[CompiledVariant, list[Share], KnownStep | None]:
-        """Return the variant for these feeds, the share of each place, and a record for steps like it."""
-        shards = batches[0] if len(batches) == 1 else [s for portions in batches for s in portions]
-        key, variant = self._variant(shards, fetches, self._splitter.whole(batches))
-        shares, counts = self._shares(variant, batches)
-        cuts = batches[0].cuts
-        if cuts is None or not self._splitter.cut_alike(batches):
-            return variant, shares, None
-        known = KnownStep(batches[0], key, variant, shares, counts)
-        self._known_steps[id(cuts), fetches.needs, checking()] = known
-        return variant, shares, known
+        fresh = known.variant.generation == Storage.generation
+        return known if fresh and known.variant.alike.isdisjoint(self.values.own) else None
 
     def _shares(
         self, variant: CompiledVariant, batches: Sequence[Portions]

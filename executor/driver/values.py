@@ -229,25 +229,30 @@ class DeviceValues(Values):
             self._take(names, owners)
             self._adopted, self._generation = names, generation
             self._unfilled = [t for t in self._tensors.values() if not t.initialized]
-        for name, tensor in self._tensors.items():
+        for tensor in self._tensors.values():
             if tensor.link is not self:
-                if isinstance(tensor.link, DeviceValues):
-                    if not tensor.link.gang.has_turn():
-                        raise NeedsTurn(tensor.link.gang)
-                    tensor.link.hand_over(tensor)
-                stamp, _ = self._stamps.get(name, (0, 0))
-                if stamp != tensor.stamp or tensor.link is None:
-                    self.dirty.add(name)
-                is_lost = name not in needed and _is_lost(tensor)
-                if name in self.dirty and tensor.initialized and not is_lost:
-                    tensor.memory()  # what another program's replicas made of it, before the link changes
-                tensor.link_version = -1  # first: an interrupt in between leaves nothing stale
-                tensor.link = self
+                self._link(tensor, needed)
         if self.lost:
             self._refuse_lost(needed)
             # A step writes the others before it reads them.
             self.dirty.update(self.lost.intersection(names))
             self.lost.difference_update(names)
+
+    def _link(self, tensor: Tensor, needed: Set[str]) -> None:
+        """Let a tensor of the driver be a view of this device scope, from its newest value."""
+        name = tensor.name
+        if isinstance(tensor.link, DeviceValues):
+            if not tensor.link.gang.has_turn():
+                raise NeedsTurn(tensor.link.gang)
+            tensor.link.hand_over(tensor)
+        stamp, _ = self._stamps.get(name, (0, 0))
+        if stamp != tensor.stamp or tensor.link is None:
+            self.dirty.add(name)
+        is_lost = name not in needed and _is_lost(tensor)
+        if name in self.dirty and tensor.initialized and not is_lost:
+            tensor.memory()  # what another program's replicas made of it, before the link changes
+        tensor.link_version = -1  # first: an interrupt in between leaves nothing stale
+        tensor.link = self
 
     def fill(self) -> None:
         """Fetch, after a step, values that the driver's scope lacks, such as a startup program's results."""

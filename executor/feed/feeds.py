@@ -69,7 +69,7 @@ def to_array(name: str, value: Any, variable: Variable) -> np.ndarray:
 
 def _of_tensor(tensor: Tensor) -> np.ndarray:
     """Return a tensor's array; a copy if the tensor is a variable's, which the step may overwrite."""
-    return tensor.numpy() if tensor.name else tensor.memory()
+    return np.asarray(tensor.numpy() if tensor.name else tensor.memory())
 
 
 def _number(name: str, value: float, variable: Variable) -> np.ndarray:
@@ -185,6 +185,16 @@ def convert(program: Program, feed: Feed, keep: Copy | None = None) -> dict[str,
         array = to_array(name, value, variable)
         arrays[name] = array if keep is None else snapshot(value, array, keep)
     return arrays
+
+
+def shapes_of(feed: Feed) -> tuple[tuple[str, tuple[int, ...], np.dtype], ...] | None:
+    """Return name, shape and dtype of each array that is fed; None if something else than arrays is."""
+    shapes = []
+    for name, value in feed.items():
+        if type(value) is not np.ndarray:
+            return None
+        shapes.append((name, value.shape, value.dtype))
+    return tuple(shapes)
 
 
 def _unknown(program: Program, name: str) -> str:

@@ -13,7 +13,7 @@ from ...strategies.errors import FeedError, FeedTypeError, InvalidType
 from ..device.tensor import LoD
 from ..host.bounded_dict import BoundedDict
 from .cuts import Cuts, cut, cuts, even_rows, pieces, refuse_uneven, split
-from .feeds import Copy, FeedShard, check, convert, rows_of, sequences_in, varies
+from .feeds import Copy, FeedShard, check, convert, rows_of, sequences_in, shapes_of, varies
 from .fetches import joined_lods
 from .reader import batches_for
 
@@ -119,8 +119,8 @@ class Splitter:
         if feed is None:
             return Portions(FeedShard({}, {}) for _ in range(count))
         if isinstance(feed, (dict, Mapping)):  # a dict is known at once
-            shape_cuts = self._cuts_before(feed) if keep is None else None
-            if shape_cuts is not None:
+            shape_cuts = None if keep is not None else self._cuts_by_shape.get(shapes_of(feed))
+            if shape_cuts is not None:  # these were converted before, and need no conversion
                 return Portions(cuts=shape_cuts, whole=dict(feed))
             arrays = convert(self.program, feed, keep)
             lods = sequences_in(feed)
@@ -156,18 +156,9 @@ class Splitter:
             {n: a[:0] if varies(variables[n]) and a.ndim else a for n, a in arrays}, {}
         )
 
-    def _cuts_before(self, feed: Mapping[str, Any]) -> Cuts | None:
-        """Return the cuts of earlier arrays with the same shapes and dtypes, which need no conversion."""
-        shapes = []
-        for name, value in feed.items():
-            if type(value) is not np.ndarray:
-                return None
-            shapes.append((name, value.shape, value.dtype))
-        return self._cuts_by_shape.get(tuple(shapes))
-
     def _alike_before(self, arrays: dict[str, np.ndarray]) -> Portions:
         """Return portions of arrays, cut like earlier ones of the same shapes."""
-        shapes = tuple([(name, array.shape, array.dtype) for name, array in arrays.items()])
+        shapes = shapes_of(arrays)
         shape_cuts = self._cuts_by_shape.get(shapes)
         if shape_cuts is None:
             refuse_uneven(self.program, arrays, {}, self.count)

@@ -10,7 +10,8 @@ import numpy as np
 from ....graph.ops.operands import Array, Operands
 from ....graph.ops.registry import OPS, Op
 from ...codegen.array_calls import bind_calls
-from ...codegen.array_program import Means, Step, bind_terms, traced
+from ...codegen.array_program import Means, Step, bind_terms
+from ...codegen.formula_trace import traced
 from ...device.device import Device
 from .equal_rows import grouped
 

@@ -21,7 +21,7 @@ from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step, kernel
 from .gates import CellSteps, Layout
-from .time_steps import Factor, Factors, Means, TimeSteps, by_offsets, gather
+from .time_steps import Factor, Means, TimeSteps, by_offsets, gather
 
 LAYOUT = Layout(
     gates="update reset candidate",
@@ -38,21 +38,16 @@ def _weights(weight: Array) -> tuple[Any, Any]:
 
 
 def _factors(
-    dev: Device, a: Gru, rows: int, factors: Factors, turned: bool = False
+    dev: Device, a: Gru, rows: int, means: Means, turned: bool = False
 ) -> tuple[Factor, Factor]:
     """Return both weights, or their transposes, to multiply by."""
+    both, width = a.weight, a.weight.shape[0]
 
-    both = a.weight
+    def factor(which: int, columns: int) -> Factor:
+        sizes = width, columns
+        return means.factor(dev, lambda: _weights(both)[which], sizes, rows, both.dtype, turned)
 
-    def one(which: int, sizes: tuple[int, int]) -> Factor:
-        def source() -> Any:
-            weight = _weights(both)[which]
-            return weight.T if turned else weight
-
-        return factors(dev, source, sizes[::-1] if turned else sizes, rows, both.dtype)
-
-    width = both.shape[0]
-    return one(0, (width, 2 * width)), one(1, (width, width))
+    return factor(0, 2 * width), factor(1, width)
 
 
 def _cells(dev: Device, a: Gru, rows: int, means: Means) -> tuple[GruCells, Callable[..., None]]:
@@ -66,7 +61,7 @@ def _forward(dev: Device, a: Gru, means: Means) -> Step:
     count = a.input_lod[-1].shape[0] - 1
     steps_of = by_offsets(dev, "gru", "Input", a.input_lod[-1], rows, a.is_reverse)
     # First: where they lie, rows make no difference.
-    pair, last = _factors(dev, a, count, means.factors)
+    pair, last = _factors(dev, a, count, means)
     kind, cells = _cells(dev, a, count, means)
     zeros, gates, after_reset, hidden = dev.scratch_in_one(
         a.input.dtype,
@@ -109,7 +104,7 @@ def _backward(dev: Device, a: GruGrad, means: Means) -> Step:
     xp, rows, width = dev.xp, len(a.input), a.weight.shape[0]
     count = a.input_lod[-1].shape[0] - 1
     steps_of = by_offsets(dev, "gru", "Input", a.input_lod[-1], rows, a.is_reverse)
-    pair, last = _factors(dev, a, count, means.factors, turned=True)
+    pair, last = _factors(dev, a, count, means, turned=True)
     kind, cells = _cells(dev, a, count, means)
     shapes = (count, width), (count, width), (rows, width), (rows, 3 * width)
     d_state, zeros, d_hidden, d_gates = dev.scratch_in_one(a.input.dtype, *shapes)

@@ -15,6 +15,7 @@ from ....graph.ops.gates import Cells, lstm_step, lstm_step_back
 from ....graph.ops.lstm import Lstm, LstmGrad, LstmOperands, Lstmp, LstmpGrad
 from ....graph.ops.operands import Array
 from ...device.device import Device
+from ...host.numbered import Fields
 from ..registry import Step, kernel
 from .gates import CellSteps, Layout, activate, times_slope
 from .time_steps import Factor, Means, TimeSteps, by_offsets, gather
@@ -40,29 +41,80 @@ def _cells(dev: Device, a: LstmOperands, means: Means) -> _Steps:
     return later, first, means.cells(dev, LAYOUT, width, rows, a, steps)
 
 
-def _forward(
-    dev: Device,
-    op: str,
-    a: Lstm | Lstmp,
-    hidden: Array,
-    fed_back: Array,
-    project: Callable[[int, int], None] | None,
-    results: tuple[tuple[Array | None, Array], ...],
-    cells: _Steps,
-    factors: tuple[Factor, ...],
-) -> Step:
-    """Run all steps; ``fed_back`` is what a step reads of the one before: ``hidden``, or its projection.
+def _factors(
+    dev: Device, a: Lstm | Lstmp, means: Means, turned: bool = False
+) -> tuple[Factor, ...]:
+    """Return what steps multiply by: the weights, and those of a projection; or their transposes.
 
-    The first of ``factors`` is what it is multiplied by.
+    Memory taken first lies where no number of rows moves it.
     """
-    xp = dev.xp
-    rows, width = len(a.input), hidden.shape[1]
+    count = a.input_lod[-1].shape[0] - 1
+
+    def factor(matrix: Array) -> Factor:
+        return means.factor(dev, lambda: matrix, matrix.shape, count, matrix.dtype, turned)
+
+    matrices = (a.weight, a.proj_weight) if isinstance(a, Lstmp) else (a.weight,)
+    return tuple(factor(matrix) for matrix in matrices)
+
+
+class _Projection(Fields):
+    """Projects what goes out of a step, for the next one to read."""
+
+    def __init__(self, dev: Device, a: Lstmp, factor: Factor) -> None:
+        self._xp, self._factor = dev.xp, factor
+        self._activation, self._clip = a.proj_activation, a.proj_clip
+
+    def __call__(self, hidden: Array, projected: Array) -> None:
+        xp, clip = self._xp, self._clip
+        xp.copyto(projected, self._factor(hidden))
+        activate(xp, self._activation, projected)
+        if clip > 0:
+            xp.clip(projected, -clip, clip, out=projected)
+
+
+class _ProjectionGrad(Fields):
+    """Takes gradients back through a projection, whose activation and clip are undone from its result."""
+
+    def __init__(self, dev: Device, a: LstmpGrad, factor: Factor) -> None:
+        self._xp, self._factor = dev.xp, factor
+        self._activation, self._clip = a.proj_activation, a.proj_clip
+        self._hidden, self._d_weight = a.batch_hidden, a.d_proj_weight
+        rows, projected = a.projection.shape
+        self._products = dev.scratch((rows, projected), a.input.dtype)
+        self._work = dev.scratch((a.input_lod[-1].shape[0] - 1, projected), a.input.dtype)
+
+    def __call__(self, d: Array, projected: Array, span: slice) -> Array:
+        """Return the gradient of what goes out of a step; ``span`` are the rows of the step."""
+        xp, d_product = self._xp, self._products[span]
+        xp.copyto(d_product, d)
+        if self._clip > 0:
+            xp.multiply(d_product, xp.abs(projected) < self._clip, d_product)
+        times_slope(xp, self._activation, projected, d_product, self._work[: len(d)])
+        return self._factor(d_product)
+
+    def finish(self) -> None:
+        """Write the gradient of the weights, after all steps."""
+        if self._d_weight is not None:
+            self._xp.matmul(self._hidden.T, self._products, out=self._d_weight)
+
+
+def _forward(dev: Device, op: str, a: Lstm | Lstmp, means: Means) -> Step:
+    """Run all steps; ``fed_back`` is what a step reads of the one before."""
+    xp, rows, width = dev.xp, len(a.input), a.weight.shape[1] // 4
+    memory = partial(dev.array_or_scratch, dtype=a.input.dtype)
+    factors, (later, first, step_of) = _factors(dev, a, means), _cells(dev, a, means)
+    project = None
+    if isinstance(a, Lstmp):
+        hidden = memory(a.batch_hidden, (rows, width))
+        fed_back, result = memory(None, (rows, a.weight.shape[0])), a.projection
+        project = _Projection(dev, a, factors[1])
+    else:
+        fed_back = hidden = memory(None, (rows, width))
+        result = a.hidden
     steps_of = by_offsets(dev, op, "Input", a.input_lod[-1], rows, a.is_reverse)
-    later, first, step_of = cells
-    like = partial(dev.scratch, dtype=a.input.dtype)
-    gates = like((rows, 4 * width)) if a.batch_gate is None else a.batch_gate
-    active = like((rows, width)) if a.batch_cell_pre_act is None else a.batch_cell_pre_act
-    cell = like((rows, width))
+    gates = memory(a.batch_gate, (rows, 4 * width))
+    active = memory(a.batch_cell_pre_act, (rows, width))
+    cell = memory(None, (rows, width))
 
     def run() -> None:
         steps = steps_of()
@@ -90,35 +142,28 @@ def _forward(
                 **now,
             )
             if project is not None:
-                project(begin, end)
+                project(hidden[span], fed_back[span])
             last, before = fed_back[span], cell[span]
-        for result, by_time in ((a.cell, cell), *results):
-            if result is not None:
-                result[steps.rows] = by_time
+        for target, by_time in ((a.cell, cell), (result, fed_back)):
+            if target is not None:
+                target[steps.rows] = by_time
 
     return run
 
 
-def _backward(
-    dev: Device,
-    op: str,
-    a: LstmGrad | LstmpGrad,
-    d_result: Array | None,
-    fed_back: Array,
-    unproject: Callable[[Array, Array, int, int], Array] | None,
-    cells: _Steps,
-    factors: tuple[Factor, ...],
-    finish: Callable[[], None] | None = None,
-) -> Step:
-    """Go back through all steps; ``d_result`` is the gradient of what the op returns and a step reads.
-
-    The first of ``factors`` is what that of gates is multiplied by.
-    """
-    xp, rows = dev.xp, len(a.input)
+def _backward(dev: Device, op: str, a: LstmGrad | LstmpGrad, means: Means) -> Step:
+    """Go back through all steps; ``d_result`` is the gradient of what the op returns and a step reads."""
+    xp, rows, width = dev.xp, len(a.input), a.cell.shape[1]
+    factors = _factors(dev, a, means, turned=True)
+    later, first, step_of = _cells(dev, a, means)
+    through = None
+    if isinstance(a, LstmpGrad):
+        fed_back, d_result = a.projection, a.d_projection
+        through = _ProjectionGrad(dev, a, factors[1])
+    else:
+        fed_back, d_result = a.hidden, a.d_hidden
     steps_of = by_offsets(dev, op, "Input", a.input_lod[-1], rows, a.is_reverse)
-    later, first, step_of = cells
-    width, count = a.cell.shape[1], a.input_lod[-1].shape[0] - 1
-    like_cell, like_result = (rows, width), fed_back.shape
+    count, like_cell, like_result = a.input_lod[-1].shape[0] - 1, (rows, width), fed_back.shape
     d_gates, cell, d_last, d_cell, by_time, into, d_cells = dev.scratch_in_one(
         a.input.dtype,
         *((rows, 4 * width), like_cell, (count, like_result[1]), (count, width), like_result),
@@ -147,10 +192,7 @@ def _backward(
                 xp.add(d_cell[:n], d_cells[span], d_cell[:n])
             before = c0 if step == 0 else cell[steps.spans[step - 1][0] :]
             now = {} if before is None else {"before": before[:n]}
-            d_hidden = (
-                d_last[:n] if unproject is None else unproject(d_last[:n], by_time, begin, end)
-            )
-            d_now = d_gates[span]
+            d_now, d = d_gates[span], d_last[:n]
             if not now:
                 d_now[:, 2 * width : 3 * width] = 0
             step_of(
@@ -159,13 +201,13 @@ def _backward(
                 gates=a.batch_gate[span],
                 cell=cell[span],
                 active=a.batch_cell_pre_act[span],
-                d_hidden=d_hidden,
+                d_hidden=d if through is None else through(d, by_time[span], span),
                 d_cell=d_cell[:n],
                 d_gates=d_now,
                 bias=a.bias[0],
                 **now,
             )
-            xp.copyto(d_last[:n], factors[0](d_now))
+            xp.copyto(d, factors[0](d_now))
         if a.d_input is not None:
             a.d_input[steps.rows] = d_gates
         for result, d_state in ((a.d_h0, d_last), (a.d_c0, d_cell)):
@@ -175,8 +217,8 @@ def _backward(
             _weights(xp, a, steps, by_time, d_gates)
         if a.d_bias is not None:
             _bias(xp, a, steps, cell, d_gates)
-        if finish is not None:
-            finish()
+        if through is not None:
+            through.finish()
 
     return run
 
@@ -191,13 +233,7 @@ def _weights(
         xp.add(a.d_weight, a.h0[steps.filled].T @ d_gates[:first], a.d_weight)
 
 
-def _bias(
-    xp: Any,
-    a: LstmGrad | LstmpGrad,
-    steps: TimeSteps,
-    cell: Array,
-    d_gates: Array,
-) -> None:
+def _bias(xp: Any, a: LstmGrad | LstmpGrad, steps: TimeSteps, cell: Array, d_gates: Array) -> None:
     """Add up the gradients of the gates, and, for the peepholes, their products with the cells."""
     width, first = cell.shape[1], len(steps.filled)
     d_bias: Any = a.d_bias
@@ -215,72 +251,23 @@ def _bias(
 
 
 def register(on: Callable[[str], Callable[[Any], Any]], means: Means) -> None:
-    """Register the kernels that are made of a library's products."""
-
-    def factor(dev: Device, a: LstmOperands, matrix: Array, turned: bool = False) -> Factor:
-        """Return a matrix to multiply by. Memory taken first lies where no number of rows moves it."""
-        sizes = matrix.shape[::-1] if turned else matrix.shape
-        count = a.input_lod[-1].shape[0] - 1
-        return means.factors(
-            dev, lambda: matrix.T if turned else matrix, sizes, count, matrix.dtype
-        )
+    """Register the kernels that are made of a library's products and steps."""
 
     @on("lstm")
     def lstm(dev: Device, a: Lstm) -> Step:
-        weight, cells = factor(dev, a, a.weight), _cells(dev, a, means)
-        hidden = dev.scratch((len(a.input), a.weight.shape[0]), a.input.dtype)
-        results = ((a.hidden, hidden),)
-        return _forward(dev, "lstm", a, hidden, hidden, None, results, cells, (weight,))
+        return _forward(dev, "lstm", a, means)
 
     @on("lstm_grad")
     def lstm_grad(dev: Device, a: LstmGrad) -> Step:
-        turned, cells = factor(dev, a, a.weight, turned=True), _cells(dev, a, means)
-        return _backward(dev, "lstm", a, a.d_hidden, a.hidden, None, cells, (turned,))
+        return _backward(dev, "lstm", a, means)
 
     @on("lstmp")
     def lstmp(dev: Device, a: Lstmp) -> Step:
-        xp, (width, projected), rows = dev.xp, a.proj_weight.shape, len(a.input)
-        dtype = a.input.dtype
-        factors = factor(dev, a, a.weight), factor(dev, a, a.proj_weight)
-        cells = _cells(dev, a, means)
-        hidden = dev.scratch((rows, width), dtype) if a.batch_hidden is None else a.batch_hidden
-        projection = dev.scratch((rows, projected), dtype)
-
-        def project(begin: int, end: int) -> None:
-            result = projection[begin:end]
-            xp.copyto(result, factors[1](hidden[begin:end]))
-            activate(xp, a.proj_activation, result)
-            if a.proj_clip > 0:
-                xp.clip(result, -a.proj_clip, a.proj_clip, out=result)
-
-        results = ((a.projection, projection),)
-        return _forward(dev, "lstmp", a, hidden, projection, project, results, cells, factors)
+        return _forward(dev, "lstmp", a, means)
 
     @on("lstmp_grad")
     def lstmp_grad(dev: Device, a: LstmpGrad) -> Step:
-        """The projection's activation and its clip are undone from what it returned."""
-        xp, projected, dtype = dev.xp, a.proj_weight.shape[1], a.input.dtype
-        count = a.input_lod[-1].shape[0] - 1
-        factors = tuple(factor(dev, a, m, turned=True) for m in (a.weight, a.proj_weight))
-        cells = _cells(dev, a, means)
-        d_products = dev.scratch((len(a.input), projected), dtype)
-        work = dev.scratch((count, projected), dtype)
-
-        def unproject(d: Array, projection: Array, begin: int, end: int) -> Array:
-            result, d_product = projection[begin:end], d_products[begin:end]
-            xp.copyto(d_product, d)
-            if a.proj_clip > 0:
-                xp.multiply(d_product, xp.abs(result) < a.proj_clip, d_product)
-            times_slope(xp, a.proj_activation, result, d_product, work[: end - begin])
-            return factors[1](d_product)
-
-        def finish() -> None:
-            if a.d_proj_weight is not None:
-                xp.matmul(a.batch_hidden.T, d_products, out=a.d_proj_weight)
-
-        return _backward(
-            dev, "lstmp", a, a.d_projection, a.projection, unproject, cells, factors, finish
-        )
+        return _backward(dev, "lstmp", a, means)
 
 
 register(kernel, Means(Factor, CellSteps))

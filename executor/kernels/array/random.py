@@ -61,7 +61,7 @@ def dropout(dev: Device, a: ops.Dropout) -> list[Step]:
         fill = [] if a.mask is None else [partial(a.mask.fill, 1)]
         return [*fill, partial(xp.multiply, a.x, factor, a.out)]
     stream = Stream(dev, a.seed, per_row=True, every_step=not a.fix_seed)
-    mask = dev.scratch(a.x.shape, np.uint8) if a.mask is None else a.mask
+    mask = dev.array_or_scratch(a.mask, a.x.shape, np.uint8)
 
     def draw() -> None:
         xp.copyto(mask, xp.asarray(stream.below(a.x.shape, 1.0 - a.dropout_prob)))

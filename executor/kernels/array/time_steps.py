@@ -143,3 +143,17 @@ class Means(NamedTuple):
 
     factors: Factors
     cells: Callable[..., Callable[..., None]]  # of what :class:`CellSteps` is made of
+
+    def factor(
+        self,
+        dev: Device,
+        source: Callable[[], Array],
+        sizes: tuple[int, int],
+        rows: int,
+        dtype: Any,
+        turned: bool,
+    ) -> Factor:
+        """Return a matrix to multiply by (see :class:`Factor`), or its transpose."""
+        if not turned:
+            return self.factors(dev, source, sizes, rows, dtype)
+        return self.factors(dev, lambda: source().T, sizes[::-1], rows, dtype)

@@ -76,7 +76,7 @@ class _Chains:
 def linear_chain_crf(dev: Device, a: LinearChainCrf) -> list[Step]:
     x, chains = a.emission, _Chains(dev, "linear_chain_crf", a)
     alpha, powers, between = (
-        dev.scratch(like.shape, x.dtype) if array is None else array
+        dev.array_or_scratch(array, like.shape, x.dtype)
         for array, like in ((a.alpha, x), (a.emission_exps, x), (a.transition_exps, a.transition))
     )
     power = e.Expr("exp", (e.argument("x"),))
@@ -96,7 +96,7 @@ def linear_chain_crf_grad(dev: Device, a: LinearChainCrfGrad) -> list[Step]:
     beta, earlier, later = (dev.scratch((rows, tags), x.dtype) for _ in range(3))
     first, final = (dev.scratch((chains.count, tags), x.dtype) for _ in range(2))
     less, pair = dev.scratch((rows, 1), x.dtype), dev.scratch((rows,), np.int32)
-    d_x = dev.scratch(x.shape, x.dtype) if a.d_emission is None else a.d_emission
+    d_x = dev.array_or_scratch(a.d_emission, x.shape, x.dtype)
     operands = read(
         alpha=a.alpha,
         powers=a.emission_exps,

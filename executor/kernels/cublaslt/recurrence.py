@@ -38,11 +38,6 @@ def _takes(node: Node) -> bool:
 _on = partial(kernel, on=("cublaslt",), takes=_takes, needs=("cuda",), nonempty=True)
 
 
-def _like(dev: Device, array: Array | None, shape: tuple[int, ...], dtype: Any) -> Array:
-    """Return an array, or scratch in the place of one that is not wanted."""
-    return dev.scratch(shape, dtype) if array is None else array
-
-
 def _turned(dev: Device, steps: list[Step], matrix: Array) -> Array:
     """Return scratch for a transpose, and add the calls that write it."""
     target: Array = dev.scratch(matrix.shape[::-1], matrix.dtype)
@@ -97,20 +92,20 @@ def _lstm(dev: Device, op: str, a: Lstm | Lstmp, fed: Array | None) -> list[Step
     """Run all steps; ``fed`` gets what a step reads of the one before: what goes out, or its projection."""
     x, rows, back = a.input, len(a.input), a.weight.shape[0]
     width = a.weight.shape[1] // 4
-    order = TimeOrder(dev, op, "Input", a.input_lod[-1], rows, a.is_reverse)
+    order = TimeOrder(dev, op, a.input_lod[-1], rows, a.is_reverse)
     proj = a.proj_weight if isinstance(a, Lstmp) else None
     hidden = None
     if isinstance(a, Lstmp):
-        hidden = _like(dev, a.batch_hidden, (rows, width), x.dtype)
+        hidden = dev.array_or_scratch(a.batch_hidden, (rows, width), x.dtype)
     operands = read(
         x=x, weight=a.weight, bias=a.bias, h0=Maybe(a.h0, x), c0=Maybe(a.c0, x), proj=Maybe(proj, x)
     )
     results = written(
-        gates=_like(dev, a.batch_gate, (rows, 4 * width), x.dtype),
-        active=_like(dev, a.batch_cell_pre_act, (rows, width), x.dtype),
-        cell=_like(dev, a.cell, (rows, width), x.dtype),
+        gates=dev.array_or_scratch(a.batch_gate, (rows, 4 * width), x.dtype),
+        active=dev.array_or_scratch(a.batch_cell_pre_act, (rows, width), x.dtype),
+        cell=dev.array_or_scratch(a.cell, (rows, width), x.dtype),
         hidden=Maybe(hidden, x),
-        fed=_like(dev, fed, (rows, back), x.dtype),
+        fed=dev.array_or_scratch(fed, (rows, back), x.dtype),
     )
     how = {"width": width, "others": ints(back=back), **_cells(a)}
     return [*order.steps, order.launch("block_lstm", operands=operands, results=results, **how)]
@@ -123,13 +118,13 @@ def _lstm_grad(
     x, rows, back = a.input, len(a.input), a.weight.shape[0]
     width, count = a.weight.shape[1] // 4, a.input_lod[-1].shape[0] - 1
     like = x.dtype
-    order = TimeOrder(dev, op, "Input", a.input_lod[-1], rows, a.is_reverse)
+    order = TimeOrder(dev, op, a.input_lod[-1], rows, a.is_reverse)
     steps = order.steps
     proj = d_projected = None
     if isinstance(a, LstmpGrad):
         proj = _turned(dev, steps, a.proj_weight)
         d_projected = dev.scratch((rows, back), like)
-    d_x = _like(dev, a.d_input, (rows, 4 * width), like)
+    d_x = dev.array_or_scratch(a.d_input, (rows, 4 * width), like)
     before = dev.scratch((rows, back), like)
     holes = dev.scratch((rows, 3 * width), like) if a.use_peepholes else None
     operands = read(
@@ -139,8 +134,8 @@ def _lstm_grad(
     )  # fmt: skip
     results = written(
         d_x=d_x,
-        d_h0=_like(dev, a.d_h0, (count, back), like),
-        d_c0=_like(dev, a.d_c0, (count, width), like),
+        d_h0=dev.array_or_scratch(a.d_h0, (count, back), like),
+        d_c0=dev.array_or_scratch(a.d_c0, (count, width), like),
         before=before,
         holes=Maybe(holes, x),
         d_projected=Maybe(d_projected, x),
@@ -206,14 +201,14 @@ def _function(step: Callable[..., Results], results: Results, kind: str) -> str:
 @_on("gru")
 def gru(dev: Device, a: Gru) -> list[Step]:
     x, rows, width = a.input, len(a.input), a.weight.shape[0]
-    order = TimeOrder(dev, "gru", "Input", a.input_lod[-1], rows, a.is_reverse)
+    order = TimeOrder(dev, "gru", a.input_lod[-1], rows, a.is_reverse)
     pair, single = _parts(a.weight)
     operands = read(x=x, pair=pair, single=single, bias=Maybe(a.bias, x), h0=Maybe(a.h0, x))
     results = written(
-        gates=_like(dev, a.batch_gate, (rows, 3 * width), x.dtype),
-        after_reset=_like(dev, a.batch_reset_hidden_prev, (rows, width), x.dtype),
-        by_time=_like(dev, a.batch_hidden, (rows, width), x.dtype),
-        hidden=_like(dev, a.hidden, (rows, width), x.dtype),
+        gates=dev.array_or_scratch(a.batch_gate, (rows, 3 * width), x.dtype),
+        after_reset=dev.array_or_scratch(a.batch_reset_hidden_prev, (rows, width), x.dtype),
+        by_time=dev.array_or_scratch(a.batch_hidden, (rows, width), x.dtype),
+        hidden=dev.array_or_scratch(a.hidden, (rows, width), x.dtype),
     )
     return [
         *order.steps,
@@ -224,16 +219,16 @@ def gru(dev: Device, a: Gru) -> list[Step]:
 @_on("gru_grad")
 def gru_grad(dev: Device, a: GruGrad) -> list[Step]:
     x, rows, width = a.input, len(a.input), a.weight.shape[0]
-    order = TimeOrder(dev, "gru", "Input", a.input_lod[-1], rows, a.is_reverse)
+    order = TimeOrder(dev, "gru", a.input_lod[-1], rows, a.is_reverse)
     steps = order.steps
-    d_x = _like(dev, a.d_input, (rows, 3 * width), x.dtype)
+    d_x = dev.array_or_scratch(a.d_input, (rows, 3 * width), x.dtype)
     before, reset_before = (dev.scratch((rows, width), x.dtype) for _ in range(2))
     pair, single = (_turned(dev, steps, part) for part in _parts(a.weight))
     operands = read(
         gates=a.batch_gate, after_reset=a.batch_reset_hidden_prev, hidden=a.hidden,
         pair_turned=pair, single_turned=single, h0=Maybe(a.h0, x), d_hidden=a.d_hidden,
     )  # fmt: skip
-    d_h0 = _like(dev, a.d_h0, (order.count, width), x.dtype)
+    d_h0 = dev.array_or_scratch(a.d_h0, (order.count, width), x.dtype)
     results = written(d_x=d_x, d_h0=d_h0, before=before, reset_before=reset_before)
     how = {"width": width, **_gru_cells(a)}
     steps.append(order.launch("block_gru_grad", operands=operands, results=results, **how))

@@ -54,7 +54,7 @@ def _in_parts(
 @cuda("check_finite_and_unscale")
 def check_finite_and_unscale(dev: Device, a: CheckFiniteAndUnscale) -> list[Step]:
     """Out = X / Scale; FoundInfinite tells whether any element of any X is infinite or no number."""
-    flag = dev.scratch((1,), bool) if a.found_infinite is None else a.found_infinite
+    flag = dev.array_or_scratch(a.found_infinite, (1,), bool)
     kind = c_type(a.scale.dtype)
 
     def text(dtype: Any) -> str:

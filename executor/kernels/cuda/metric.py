@@ -80,7 +80,7 @@ def few_chosen(node: Node) -> bool:
 @cuda("top_k", takes=few)
 def top_k(dev: Device, a: TopK) -> list[Step]:
     """Largest first; equal elements in the order of their index."""
-    indices = dev.scratch(a.out.shape, "int64") if a.indices is None else a.indices
+    indices = dev.array_or_scratch(a.indices, a.out.shape, "int64")
     return _choose(dev, a.x, a.out, indices, -1, a.k, "false", "true" if a.k == 1 else "false")
 
 

@@ -12,6 +12,7 @@ from ....graph.ir.capabilities import AS_THEY_COME
 from ....graph.ops import fused_norm as ops
 from ....graph.ops.norm import BatchNormGrad, BatchNormOperands
 from ....graph.ops.operands import Array
+from ....graph.ops.sync_norm import BatchNormApply
 from ...codegen.cuda_launches import (
     Argument,
     Maybe,
@@ -32,26 +33,29 @@ from .tiles import INCLUDES, Channels
 _ACTS = {"": "Identity", "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}
 
 
+Channel = tuple[str, list[Argument]]  # the C text that makes one, and the parameters in it
+
+
 def statistics(
-    scale: Any, mean: Any, variance: Any, outs: tuple[Any, Any, Any, Any], slope: Any
-) -> tuple[str, list[Argument]]:
-    """Return the C text that makes a ``Channel``, and the parameters that it is made of."""
+    dev: Device, a: BatchNormOperands | BatchNormApply, slope: Any
+) -> tuple[Channel, Array]:
+    """Return what makes the ``Channel`` of a batch norm, and the array that gets the mean of the batch."""
+    centre = dev.array_or_scratch(a.saved_mean, a.scale.shape, a.scale.dtype)
+    outs = {"mean_out": a.mean_out, "variance_out": a.variance_out}
+    outs |= {"saved_mean": centre, "saved_inverse": a.saved_variance}
     arguments = [
-        *read(scale=scale, running_mean=mean, running_variance=variance),
-        *written(**{name: Maybe(out, scale) for name, out in zip(_OUTS, outs, strict=True)}),
+        *read(scale=a.scale, running_mean=a.mean, running_variance=a.variance),
+        *written(**{name: Maybe(out, a.scale) for name, out in outs.items()}),
         *written(slope=slope),
     ]
-    kinds = f"{c_type(scale.dtype)}, {c_type(slope.dtype)}"
-    return f"Channel<{kinds}>{{{names(arguments)}}}", arguments
-
-
-_OUTS = ("mean_out", "variance_out", "saved_mean", "saved_inverse")
+    kinds = f"{c_type(a.scale.dtype)}, {c_type(slope.dtype)}"
+    return (f"Channel<{kinds}>{{{names(arguments)}}}", arguments), centre
 
 
 def learn(
     channels: Channels,
     function: str,
-    channel: tuple[str, list[Argument]],
+    channel: Channel,
     before: list[Argument],
     more: list[Argument],
 ) -> Step:
@@ -97,9 +101,7 @@ def batch_norm(dev: Device, a: BatchNormOperands) -> list[Step]:
     act = a.act_type if isinstance(a, ops.FusedBatchNormAct) else ""
     channels = Channels(dev, a.data_layout, a.x, z, a.y)
     slope = channels.scratch(a.x)
-    centre = dev.scratch(a.scale.shape, a.scale.dtype) if a.saved_mean is None else a.saved_mean
-    outs = (a.mean_out, a.variance_out, centre, a.saved_variance)
-    channel = statistics(a.scale, a.mean, a.variance, outs, slope)
+    channel, centre = statistics(dev, a, slope)
     if a.use_global_stats or (a.is_test and not a.trainable_statistics):
         more = [*ints(channels=channels.count), *numbers(slope, epsilon=a.epsilon)]
         steps = [learn(channels, "use_running", channel, [], more)]

@@ -53,7 +53,7 @@ def softmax_grad(dev: Device, a: ops.SoftmaxGrad) -> list[Step]:
 
 @cuda("softmax_with_cross_entropy", takes=scored)
 def softmax_with_cross_entropy(dev: Device, a: ops.SoftmaxWithCrossEntropy) -> list[Step]:
-    loss = dev.scratch(_ones(a.logits, a.axis), a.logits.dtype) if a.loss is None else a.loss
+    loss = dev.array_or_scratch(a.loss, _ones(a.logits, a.axis), a.logits.dtype)
     weights = a.label if a.soft_label else None
     rows = Rows(dev, a.logits, a.axis, a.softmax, weights, together=1 + a.soft_label)
     operands = gpu.read(x=a.logits, labels=a.label)

@@ -25,9 +25,7 @@ def batch_norm_partial(dev: Device, a: ops.BatchNormPartial) -> list[Step]:
 def batch_norm_apply(dev: Device, a: ops.BatchNormApply) -> list[Step]:
     channels = Channels(dev, a.data_layout, a.x, a.y)
     slope = channels.scratch(a.x)
-    centre = dev.scratch(a.scale.shape, a.scale.dtype) if a.saved_mean is None else a.saved_mean
-    outs = (a.mean_out, a.variance_out, centre, a.saved_variance)
-    channel = statistics(a.scale, a.mean, a.variance, outs, slope)
+    channel, centre = statistics(dev, a, slope)
     rates = numbers(slope, momentum=a.momentum, epsilon=a.epsilon)
     more = [*ints(channels=channels.count), *rates]
     return [

@@ -32,14 +32,12 @@ _INCLUDES = ("reduce.cuh", "assert.cuh", "activation.cuh", "recurrent.cuh")
 class TimeOrder:
     """The order of rows by time (``array/time_steps.py``), as the launch ``steps`` writes it when they run."""
 
-    def __init__(
-        self, dev: Device, op: str, slot: str, offsets: Array, rows: int, is_reverse: bool
-    ) -> None:
+    def __init__(self, dev: Device, op: str, offsets: Array, rows: int, is_reverse: bool) -> None:
         self._dev, self._offsets, self.count = dev, offsets, offsets.shape[0] - 1
         self._rows, self._is_reverse = rows, is_reverse
         self._order, self._starts = (dev.scratch((n,), np.int32) for n in (self.count, rows))
         arguments = [*read(ends=offsets), *written(order=self._order, starts=self._starts)]
-        arguments += [*refusing(dev, op, slot, rows), *ints(rows=rows, count=self.count)]
+        arguments += [*refusing(dev, op, "Input", rows), *ints(rows=rows, count=self.count)]
         blocks = enough_blocks(dev, rows + self.count)
         kinds = (c_type(offsets.dtype),)
         self.steps: list[Step] = [call(dev, "order_by_time", kinds, arguments, blocks, _INCLUDES)]

@@ -26,15 +26,15 @@ _ROWS = """
 _SOFTEN = """
                 best = np.int32(-2147483648)
                 for s in range(S):
-                    v = load(scores, row + s, 0, 2){mask}
-                    store(scores, row + s, v, 0, 2)
+                    v = load(scores, row + s){mask}
+                    store(scores, row + s, v)
                     k = ordered(v)
                     best = select(k > best, k, best)
                 top = unordered(best)
                 total = np.float32(0.0)
                 for s in range(S):
-                    e = decay_(load(scores, row + s, 0, 2) - top)
-                    store(scores, row + s, e, 0, 2)
+                    e = decay_(load(scores, row + s) - top)
+                    store(scores, row + s, e)
                     total = plus(total, e)
                 tops[at] = top
                 totals[at] = total
@@ -43,20 +43,20 @@ _AGAIN = """
                 top = tops[at]
                 part = np.float32(1.0) / totals[at]
                 for s in range(S):
-                    v = load(scores, row + s, 0, 2){mask}
-                    store(scores, row + s, decay_(v - top) * part, 0, 2)
+                    v = load(scores, row + s){mask}
+                    store(scores, row + s, decay_(v - top) * part)
 """
 _SLOPE = """
                 share = totals[at]
                 for s in range(S):
-                    d = load(scores, row + s, 0, 2) - share
-                    store(scores, row + s, d * load(mask, m + s, 1, 2), 0, 2)
+                    d = load(scores, row + s) - share
+                    store(scores, row + s, d * load(mask, m + s))
 """
 MASKS = {  # what is added to a score of key s
     "none": "",
     "one": " + mask[m]",
-    "row": " + load(mask, m + s, 1, 2)",
-    "apart": " + load(mask, m + s * mask_s, 1, 2)",
+    "row": " + load(mask, m + s)",
+    "apart": " + load(mask, m + s * mask_s)",
 }
 
 

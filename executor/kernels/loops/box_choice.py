@@ -33,16 +33,16 @@ def share_of(width, height, area, other_area):
 """
 _AREAS = """
     for j in range({count}):
-        store({areas}, j, area_of(load({planes}, j, 0, 2), load({planes}, {count} + j, 0, 2),
-            load({planes}, 2 * {count} + j, 0, 2), load({planes}, 3 * {count} + j, 0, 2), end), 1, 2)
+        store({areas}, j, area_of(load({planes}, j), load({planes}, {count} + j),
+            load({planes}, 2 * {count} + j), load({planes}, 3 * {count} + j), end))
 """
 # Of a box, whose sides have names, with box j of L others
 _SHARE = """
-            first, last = load(planes, j, 0, 3), load(planes, 2 * L + j, 0, 3)
+            first, last = load(planes, j), load(planes, 2 * L + j)
             width = side_of(left, right, first, last, end, shortest)
-            first, last = load(planes, L + j, 0, 3), load(planes, 3 * L + j, 0, 3)
+            first, last = load(planes, L + j), load(planes, 3 * L + j)
             height = side_of(top, bottom, first, last, end, shortest)
-            share = share_of(width, height, area, load(areas, j, 1, 3))
+            share = share_of(width, height, area, load(areas, j))
 """
 _OVERLAP = (
     "    end, shortest = settings[0], settings[1]"
@@ -53,7 +53,7 @@ _OVERLAP = (
         area = area_of(left, top, right, bottom, end)
         for j in range(L):"""
     + _SHARE
-    + "            store(out, k * L + j, share, 2, 3)\n"
+    + "            store(out, k * L + j, share)\n"
 )
 # ``share[j]``: the most that box j has in common with one that stays.
 _SUPPRESSED = (
@@ -61,7 +61,7 @@ _SUPPRESSED = (
     + _AREAS.format(count="L", planes="planes", areas="areas")
     + """
     for j in range(L):
-        store(shares, j, np.float32(0), 0, 1)
+        store(shares, j, np.float32(0))
     count, threshold = np.int64(0), limits[0]
     for k in range(L if most != 0 else 0):
         if shares[k] > np.float32(threshold):
@@ -77,8 +77,8 @@ _SUPPRESSED = (
         for j in range(k + 1, L):"""
     + _SHARE
     + """
-            before = load(shares, j, 2, 3)
-            store(shares, j, select(share > before, share, before), 2, 3)
+            before = load(shares, j)
+            store(shares, j, select(share > before, share, before))
     total[0] = count
 """
 )

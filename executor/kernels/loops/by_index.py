@@ -19,7 +19,7 @@ from ..registry import Step
 _LOOPS = """
     for s in range(stack):
         for k in range(count):
-            row = np.int64(load(index, s * apart + k, 1, 3))
+            row = np.int64(load(index, s * apart + k))
             row = select(row < 0, 0, row)
             row = select(row < rows, row, rows - 1)
             here = (s * rows + row) * width
@@ -30,8 +30,8 @@ _LOOPS = """
                 for i in range(width):
                     {each}
 """
-_PICK = "store(last, there{i}, load(first, here{i}, 0, 3), 2, 3)"
-_ADD = "store(last, here{i}, load(last, here{i}, 2, 3) + load(first, there{i}, 0, 3), 2, 3)"
+_PICK = "store(last, there{i}, load(first, here{i}))"
+_ADD = "store(last, here{i}, load(last, here{i}) + load(first, there{i}))"
 
 
 _PICKED, _ADDED = (
@@ -78,16 +78,16 @@ _ROW_OF_LARGEST = """
     for s in range(count):
         begin, end, to = np.int64(ends[s]), np.int64(ends[s + 1]), s * width
         for c in range(width):
-            store(out, to + c, select(begin < end, begin, np.int64(-1)), 1, 3)
+            store(out, to + c, select(begin < end, begin, np.int64(-1)))
         if begin < end:
             for c in range(width):
-                store(best, c, load(x, begin * width + c, 0, 3), 2, 3)
+                store(best, c, load(x, begin * width + c))
         for r in range(begin + 1, end):
             for c in range(width):
-                v, most = load(x, r * width + c, 0, 3), load(best, c, 2, 3)
+                v, most = load(x, r * width + c), load(best, c)
                 more = (v > most) | ((v != v) & (most == most))  # the first nan is the largest
-                store(best, c, select(more, v, most), 2, 3)
-                store(out, to + c, select(more, r, load(out, to + c, 1, 3)), 1, 3)
+                store(best, c, select(more, v, most))
+                store(out, to + c, select(more, r, load(out, to + c)))
 """
 
 

@@ -45,18 +45,16 @@ def _source(step: StepOf, kind: Any, layout: Layout) -> tuple[str, list[str]]:
     places = list(dict.fromkeys(map(layout.place, (*reads, *results))))
     arrays = list(dict.fromkeys(array for array, _ in places))
 
-    def at(name: str) -> tuple[str, str, int]:
+    def at(name: str) -> str:
         place = layout.place(name)
-        number, row = places.index(place), f"r * {layout.counts.get(place[0], 1)} * width + i"
-        return f"m{number}", "i" if place[0] == layout.row else row, number
+        row = f"r * {layout.counts.get(place[0], 1)} * width + i"
+        return f"m{places.index(place)}, {'i' if place[0] == layout.row else row}"
 
     writer = Writer({name: f"x_{name}" for name in reads})
     values = {name: writer.number(result) for name, result in results.items()}
-    lines = ["x_{} = load({}, {}, {}, {})".format(name, *at(name), len(places)) for name in reads]
+    lines = [f"x_{name} = load({at(name)})" for name in reads]
     lines += writer.lines
-    for name, value in values.items():
-        pointer, index, memory = at(name)
-        lines.append(f"store({pointer}, {index}, {value}, {memory}, {len(places)})")
+    lines += [f"store({at(name)}, {value})" for name, value in values.items()]
     count = len(arrays)
     head = ["def run(words):", f"    count, width = words[{count}], words[{count + 1}]"]
     head += [f"    c{k} = np.float32({value!r})" for k, value in enumerate(writer.constants)]

@@ -45,7 +45,7 @@ _LINES = """
                                 {strided}
 {finish}
 """
-_CLEAR = "for k in range({size}):\n    store({name}, {first} + k, np.float32(0), {place}, 3)"
+_CLEAR = "for k in range({size}):\n    store({name}, {first} + k, np.float32(0))"
 
 
 def _text(clear: str, start: str, each: str, finish: str) -> str:
@@ -63,28 +63,26 @@ def _text(clear: str, start: str, each: str, finish: str) -> str:
     )
 
 
-_FACTOR = "v = load(w, tap, 1, 3)"
+_FACTOR = "v = load(w, tap)"
 _SOURCES = {
     "y": _text(
-        _CLEAR.format(size="tall * broad", name="y", first="result", place=2),
+        _CLEAR.format(size="tall * broad", name="y", first="result"),
         _FACTOR,
-        "store(y, o + s, load(y, o + s, 2, 3) + v * load(x, {at}, 0, 3), 2, 3)",
+        "store(y, o + s, load(y, o + s) + v * load(x, {at}))",
         "",
     ),
     "x": _text(
-        _CLEAR.format(size="high * wide", name="x", first="image", place=0),
+        _CLEAR.format(size="high * wide", name="x", first="image"),
         _FACTOR,
-        "store(x, {at}, load(x, {at}, 0, 3) + v * load(y, o + s, 2, 3), 0, 3)",
+        "store(x, {at}, load(x, {at}) + v * load(y, o + s))",
         "",
     ),
     "w": _text(
         "if plane < channels:\n    "
-        + _CLEAR.format(size="rows * columns", name="w", first="f", place=1).replace(
-            "\n", "\n    "
-        ),
+        + _CLEAR.format(size="rows * columns", name="w", first="f").replace("\n", "\n    "),
         "total = np.float32(0)",
-        "total = plus(total, load(y, o + s, 2, 3) * load(x, {at}, 0, 3))",
-        "store(w, tap, load(w, tap, 1, 3) + total, 1, 3)",
+        "total = plus(total, load(y, o + s) * load(x, {at}))",
+        "store(w, tap, load(w, tap) + total)",
     ),
 }
 

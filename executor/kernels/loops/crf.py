@@ -25,18 +25,18 @@ _BEST = """
             o = (begin + k) * C
             if k == 0:
                 for j in range(C):
-                    store(score, o + j, load(moves, j, 0, 3), 2, 3)
+                    store(score, o + j, load(moves, j))
             else:
                 for j in range(C):
                     way = score[o - C] + moves[2 * C + j]
-                    store(score, o + j, way, 2, 3)
+                    store(score, o + j, way)
                 for i in range(1, C):
                     before = score[o - C + i]
                     for j in range(C):
-                        way, most = before + load(moves, (i + 2) * C + j, 0, 3), load(score, o + j, 2, 3)
-                        store(score, o + j, select((way > most) | (way != way), way, most), 2, 3)
+                        way, most = before + load(moves, (i + 2) * C + j), load(score, o + j)
+                        store(score, o + j, select((way > most) | (way != way), way, most))
             for j in range(C):
-                store(score, o + j, load(score, o + j, 2, 3) + load(x, o + j, 1, 3), 2, 3)
+                store(score, o + j, load(score, o + j) + load(x, o + j))
         tag = np.int64(0)
         for back in range(length):
             r = begin + length - 1 - back

@@ -17,16 +17,16 @@ _SAMPLE = f"""
     for begin in range(0, rows, {_AT_ONCE}):
         count = min({_AT_ONCE}, rows - begin)
         for j in range(count):
-            store(sums, j, 0.0, 2, 5)
-            store(numbers, j, np.int64(0), 3, 5)
+            store(sums, j, 0.0)
+            store(numbers, j, np.int64(0))
         for i in range(width):
             for j in range(count):
-                total = load(sums, j, 2, 5) + np.float64(load(x, (begin + j) * width + i, 0, 5))
-                store(sums, j, total, 2, 5)
-                more = select(total <= load(levels, begin + j, 1, 5), np.int64(1), np.int64(0))
-                store(numbers, j, load(numbers, j, 3, 5) + more, 3, 5)
+                total = load(sums, j) + np.float64(load(x, (begin + j) * width + i))
+                store(sums, j, total)
+                more = select(total <= load(levels, begin + j), np.int64(1), np.int64(0))
+                store(numbers, j, load(numbers, j) + more)
         for j in range(count):
-            store(out, begin + j, min(load(numbers, j, 3, 5), width - 1), 4, 5)
+            store(out, begin + j, min(load(numbers, j), width - 1))
 """
 
 

@@ -25,21 +25,21 @@ _LOOP = f"""
     for row in range(rows):
         first, to = row * width, row * k
         for i in range(width):
-            v, j = load(x, first + i, 0, 3), i
+            v, j = load(x, first + i), i
             if i >= k:
-                least = load(out, to + k - 1, 1, 3)
+                least = load(out, to + k - 1)
                 if not ({_BEFORE.format("least")}):
                     continue
                 j = k - 1
             while j > 0:
-                other = load(out, to + j - 1, 1, 3)
+                other = load(out, to + j - 1)
                 if not ({_BEFORE.format("other")}):
                     break
-                store(out, to + j, other, 1, 3)
-                store(index, to + j, load(index, to + j - 1, 2, 3), 2, 3)
+                store(out, to + j, other)
+                store(index, to + j, load(index, to + j - 1))
                 j -= 1
-            store(out, to + j, v, 1, 3)
-            store(index, to + j, i, 2, 3)
+            store(out, to + j, v)
+            store(index, to + j, i)
 """
 
 
@@ -67,13 +67,13 @@ _ALONG = """
     for row in range(rows):
         first, most = row * width, np.int32(-0x80000000)
         for i in range(width):
-            key = key_of(load(x, first + i, 0, 2))
+            key = key_of(load(x, first + i))
             most = select(key > most, key, most)
         place = np.int32(width)
         for i in range(width):
-            at = select(key_of(load(x, first + i, 0, 2)) == most, np.int32(i), np.int32(width))
+            at = select(key_of(load(x, first + i)) == most, np.int32(i), np.int32(width))
             place = select(at < place, at, place)
-        store(out, row, np.int64(place), 1, 2)
+        store(out, row, np.int64(place))
 """
 # Rows side by side, ``step`` elements between their beginnings: each vector holds elements of many rows.
 _BLOCK = 1024  # rows whose largest elements stay in cache
@@ -82,16 +82,16 @@ _ACROSS = f"""
         for begin in range(0, inner, {_BLOCK}):
             count = min({_BLOCK}, inner - begin)
             for j in range(count):
-                store(best, j, np.int32(-0x80000000), 2, 4)
+                store(best, j, np.int32(-0x80000000))
             for i in range(width):
                 at = o * width * inner + i * apart + begin{{step}}
                 for j in range(count):
-                    key, most = key_of(load(x, at + j{{step}}, 0, 4)), load(best, j, 2, 4)
-                    before = load(place, j, 3, 4)
-                    store(best, j, select(key > most, key, most), 2, 4)
-                    store(place, j, select(key > most, np.int32(i), before), 3, 4)
+                    key, most = key_of(load(x, at + j{{step}})), load(best, j)
+                    before = load(place, j)
+                    store(best, j, select(key > most, key, most))
+                    store(place, j, select(key > most, np.int32(i), before))
             for j in range(count):
-                store(out, o * inner + begin + j, np.int64(load(place, j, 3, 4)), 1, 4)
+                store(out, o * inner + begin + j, np.int64(load(place, j)))
 """
 _SHORT = 6  # elements of a row: of shorter rows many are gone through together
 _LONG = 64  # the places in longer rows NumPy finds faster

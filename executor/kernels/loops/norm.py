@@ -51,14 +51,14 @@ _LAYER_NORM_GRAD = """
         for begin in range(0, n, 1024):
             p, q = np.float32(0.0), np.float32(0.0)
             for i in range(begin, min(begin + 1024, n)):
-                g, h = load(d, o + i, 1, 6), (load(x, o + i, 0, 6) - m) * inverse
+                g, h = load(d, o + i), (load(x, o + i) - m) * inverse
                 {add}
                 g = g{scaled}
                 p, q = plus(p, g * h), plus(q, g)
             along, whole = along + np.float64(p), whole + np.float64(q)
         share, level = np.float32(along / n), np.float32(whole / n)
         for i in range(n):
-            g, h = load(d, o + i, 1, 6){scaled}, (load(x, o + i, 0, 6) - m) * inverse
+            g, h = load(d, o + i){scaled}, (load(x, o + i) - m) * inverse
             {write}
 """
 
@@ -68,16 +68,14 @@ def layer_norm_grad(dev: Device, a: LayerNormGrad) -> list[Step]:
     """dx = (g - mean(g) - normed * mean(g * normed)) / deviation, where g = dy * scale."""
     arrays = {"x": a.x, "d": a.d_y, "mean": a.mean, "variance": a.variance, "s": a.scale}
     arrays |= {"d_x": a.d_x, "d_s": a.d_scale, "d_b": a.d_bias}
-    terms = ((a.d_scale, "d_s", 3, "g * h"), (a.d_bias, "d_b", 4, "g"))
-    sums = [(name, place, term) for d, name, place, term in terms if d is not None]
-    add = "store({0}, i, load({0}, i, {1}, 6) + {2}, {1}, 6)"
+    terms = ((a.d_scale, "d_s", "g * h"), (a.d_bias, "d_b", "g"))
+    sums = [(name, term) for d, name, term in terms if d is not None]
+    add = "store({0}, i, load({0}, i) + {1})"
     text = _LAYER_NORM_GRAD.format(
         clear="; ".join(f"{name}[i] = np.float32(0.0)" for name, *_ in sums) or "pass",
         add="; ".join(add.format(*entry) for entry in sums) or "pass",
-        scaled="" if a.scale is None else " * load(s, i, 2, 6)",
-        write="pass"
-        if a.d_x is None
-        else "store(d_x, o + i, (g - level - h * share) * inverse, 5, 6)",
+        scaled="" if a.scale is None else " * load(s, i)",
+        write="pass" if a.d_x is None else "store(d_x, o + i, (g - level - h * share) * inverse)",
     )
     rows, bits = a.mean.size, int(np.float32(a.epsilon).view(np.int32))
     return [bind_text(text, arrays, rows=rows, n=a.x.size // rows, epsilon_bits=bits)]

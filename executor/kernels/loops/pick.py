@@ -62,11 +62,11 @@ _MARK = """
     for begin in range(0, count, many):
         end = min(begin + many, count)
         for i in range(begin * depth, end * depth):
-            store(out, i, np.float32(0.0), 1, 2)
+            store(out, i, np.float32(0.0))
         for r in range(begin, end):
-            at = np.int64(load(index, r, 0, 2))
+            at = np.int64(load(index, r))
             if 0 <= at < depth:
-                store(out, r * depth + at, np.float32(1.0), 1, 2)
+                store(out, r * depth + at, np.float32(1.0))
 """
 _IN_CACHE = 4096  # elements
 

@@ -73,7 +73,7 @@ for d in range(d0, d1):
     for h in range(h0, h1):
         at = (d * high + h) * wide
         for w in range(w0, w1):
-            here = select(load(x, plane + at + w, 0, 2) == best, np.int32(at + w), nowhere)
+            here = select(load(x, plane + at + w) == best, np.int32(at + w), nowhere)
             place = select(here < place, here, place)
         {stop}
 if place != nowhere:
@@ -105,25 +105,25 @@ _OF_CHANNELS = """
     for n in range(images):
         o = n * channels
         for c in range(channels):
-            store(out, o + c, load(x, o * places + c, 0, 2), 1, 2)
+            store(out, o + c, load(x, o * places + c))
         for at in range(o * places + channels, (o + channels) * places, channels):
             for c in range(channels):
-                best = largest(load(out, o + c, 1, 2), load(x, at + c, 0, 2))
-                store(out, o + c, best, 1, 2)
+                best = largest(load(out, o + c), load(x, at + c))
+                store(out, o + c, best)
 """
 _OF_CHANNELS_GRAD = """
     none = np.int32(0)
     for n in range(images):
         o = n * channels
         for c in range(channels):
-            store(missing, c, np.int32(1), 4, 5)
+            store(missing, c, np.int32(1))
         for at in range(o * places, (o + channels) * places, channels):
             for c in range(channels):
-                wanted = load(missing, c, 4, 5)
-                here = (load(x, at + c, 0, 5) == load(out, o + c, 1, 5)) & (wanted != none)
-                slope = load(d_out, o + c, 2, 5) + np.float32(0)
-                store(d_x, at + c, select(here, slope, np.float32(0)), 3, 5)
-                store(missing, c, select(here, none, wanted), 4, 5)
+                wanted = load(missing, c)
+                here = (load(x, at + c) == load(out, o + c)) & (wanted != none)
+                slope = load(d_out, o + c) + np.float32(0)
+                store(d_x, at + c, select(here, slope, np.float32(0)))
+                store(missing, c, select(here, none, wanted))
 """
 _BY_MASK = """
     for plane in range(planes):

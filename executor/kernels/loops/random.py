@@ -42,7 +42,7 @@ _DRAW = f"""
             for i, c in enumerate((c0, c1, c2, c3)):
                 work[8 * b + 2 * i], work[8 * b + 2 * i + 1] = np.uint32(c), np.uint32(c >> half)
         for i in range(max(first, 0), min(first + 8 * blocks, count)):
-            store(space, i, np.uint8((load(work, i - first, 1, 2) < limit) == wanted), 0, 2)
+            store(space, i, np.uint8((load(work, i - first) < limit) == wanted))
         block, first = block + blocks, first + 8 * blocks
 """
 
@@ -86,7 +86,7 @@ def dropout(dev: Device, a: random.Dropout) -> list[Step]:
     """Draw the mask, then select: a dropped inf or nan is gone."""
     if a.is_test or not (a.mask is None or a.mask.flags.c_contiguous):
         return by_arrays("dropout", dev, a)
-    mask = dev.scratch(a.x.shape, np.uint8) if a.mask is None else a.mask
+    mask = dev.array_or_scratch(a.mask, a.x.shape, np.uint8)
     keep = 1.0 - a.dropout_prob
     factor = random.factor_of(a.dropout_prob, a.is_test, a.dropout_implementation)
     stream = Stream(dev, a.seed, per_row=True, every_step=not a.fix_seed)

@@ -88,15 +88,15 @@ _ROW_BY_ROW = """
         here = o * n * inner + first
         if late:
             for j in range(inner):
-                store(y, here + j, np.float32(0.0), 1, 2)
+                store(y, here + j, np.float32(0.0))
         else:
             for j in range(inner):
-                store(y, here + j, load(x, here + j, 0, 2), 1, 2)
+                store(y, here + j, load(x, here + j))
         for i in range(1, n):
             before, here = here, here + step
             at = before if late else here
             for j in range(inner):
-                store(y, here + j, load(y, before + j, 1, 2) + load(x, at + j, 0, 2), 1, 2)
+                store(y, here + j, load(y, before + j) + load(x, at + j))
 """
 _TOGETHER = 8  # rows: an addition waits for the one before it in its own row alone
 
@@ -110,8 +110,8 @@ def _along() -> str:
         ]
         lines += ["for i in range(n):", "    at = r * n + first + i * step"]
         for k in range(count):
-            add = f"t{k} = t{k} + load(x, at + {k} * n, 0, 2)"
-            put = f"store(y, at + {k} * n, before{k} if late else t{k}, 1, 2)"
+            add = f"t{k} = t{k} + load(x, at + {k} * n)"
+            put = f"store(y, at + {k} * n, before{k} if late else t{k})"
             lines += [f"    before{k} = t{k}", f"    {add}", f"    {put}"]
         return lines
 

@@ -35,20 +35,20 @@ from .elementwise import in_float32
 # operation. A nan makes the sum nan, whatever the largest is.
 _EXP_ROW = """
         o = r * n
-        high = ordered(load(x, o, 0, 3))
+        high = ordered(load(x, o))
         for i in range(1, n):
-            key = ordered(load(x, o + i, 0, 3))
+            key = ordered(load(x, o + i))
             high = select(high < key, key, high)
         top = unordered(high)
         total = np.float32(0.0)
         for i in range(n):{part}
-            e = share_(load(x, o + i, 0, 3) - top)
-            store(y, o + i, e, {place}, 3)
+            e = share_(load(x, o + i) - top)
+            store(y, o + i, e)
             total = plus(total, e)
 """
 _DIVIDE = """
         for i in range(n):
-            store(y, o + i, load(y, o + i, {place}, 3) / total, {place}, 3)
+            store(y, o + i, load(y, o + i) / total)
 """
 _SOFTMAX = """
     {alias}
@@ -60,9 +60,9 @@ _SOFTMAX_GRAD = """
         o = r * n
         total = np.float32(0.0)
         for i in range(n):
-            total = plus(total, load(y, o + i, 0, 3) * load(d, o + i, 1, 3))
+            total = plus(total, load(y, o + i) * load(d, o + i))
         for i in range(n):
-            store(out, o + i, (load(d, o + i, 1, 3) - total) * load(y, o + i, 0, 3), {place}, 3)
+            store(out, o + i, (load(d, o + i) - total) * load(y, o + i))
 """
 _CROSS_ENTROPY = """
     {alias}
@@ -85,9 +85,9 @@ _SOFT_CROSS_ENTROPY = """
         shares, part = np.float32(0.0), np.float32(0.0)
 """
 _SOFT_PART = """
-            share = load(labels, o + i, 1, 3)
+            share = load(labels, o + i)
             shares = plus(shares, share)
-            part = plus(part, share * (load(x, o + i, 0, 3) - top))
+            part = plus(part, share * (load(x, o + i) - top))
 """
 _SOFT_LOSS = """
         loss[r] = log_(total) * shares - part
@@ -102,7 +102,7 @@ _CROSS_ENTROPY_GRAD = """
         elif 0 <= label < n:
             picked = (y[o + label] - np.float32(1.0)) * slope
             for i in range(n):
-                store(out, o + i, load(y, o + i, 0, 3) * slope, {place}, 3)
+                store(out, o + i, load(y, o + i) * slope)
             out[o + label] = picked
         else:
             wrong[0], wrong[1] = 1, label
@@ -114,10 +114,10 @@ _LOOKUP = """
             wrong[0], wrong[1] = 1, row
         elif row == padding:
             for i in range(n):
-                store(out, o + i, np.float32(0.0), 1, 2)
+                store(out, o + i, np.float32(0.0))
         else:
             for i in range(n):
-                store(out, o + i, load(table, row * n + i, 0, 2), 1, 2)
+                store(out, o + i, load(table, row * n + i))
 """
 _LOOKUP_GRAD = """
     for i in range(size):
@@ -126,34 +126,31 @@ _LOOKUP_GRAD = """
         if ids[r] != padding:
             t, o = ids[r] * n, r * n
             for i in range(n):
-                store(out, t + i, load(out, t + i, 1, 2) + load(d, o + i, 0, 2), 1, 2)
+                store(out, t + i, load(out, t + i) + load(d, o + i))
 """
 
 
-def _bound(
-    text: str, arrays: dict[str, Any], place: int, alias: str, part: str = "", **numbers: int
-) -> Step:
-    """Return the call of a text with ``part`` done with each element before its exponential is written.
-
-    ``alias`` gives the result the name of the operand whose memory it takes: only so can the compiler tell
-    that an element is written where it was read, and compute many at a time.
-    """
-    return bind_text(_text(text, place, alias, part), arrays, **numbers)
-
-
 @lru_cache
-def _text(text: str, place: int, alias: str, part: str) -> str:
-    return text.format(place=place, alias=alias, part=part)
+def _text(text: str, alias: str, part: str = "") -> str:
+    """Return a text with ``part`` done with each element before its exponential is written.
+
+    ``alias`` is that of :func:`_alias`.
+    """
+    return text.format(alias=alias, part=part)
 
 
 def _gapless(*arrays: Any) -> bool:
     return all(a is None or a.flags.c_contiguous for a in arrays)
 
 
-def _place(out: Array, *operands: Any) -> int:
-    """Return the number of the operand whose memory a result takes, else the next number."""
-    same = (k for k, a in enumerate(operands) if address(a) == address(out))
-    return next(same, 2)
+def _alias(result: str, out: Array, **operands: Array) -> str:
+    """Return the line that gives a result the name of the operand whose memory it takes, if it takes one's.
+
+    Only so can the compiler tell that an element is written where it was read, and compute many at a time.
+    """
+    same = (name for name, operand in operands.items() if address(operand) == address(out))
+    name = next(same, None)
+    return "pass" if name is None else f"{result} = {name}"
 
 
 def outside_error(op: str, limit: int, what: str, of: str) -> Callable[[int], InvalidValue]:
@@ -174,10 +171,8 @@ def softmax(dev: Device, a: Softmax) -> list[Step]:
     if not _gapless(a.x, a.out) or not _along_rows(a.axis, a.x):
         return by_formula("softmax", dev, a, NUMBA_MEANS)
     n = a.x.shape[-1]
-    place = _place(a.out, a.x)
-    alias = "pass" if place else "y = x"
-    text, operands = _SOFTMAX + _EXP_ROW + _DIVIDE, {"x": a.x, "y": a.out}
-    return [_bound(text, operands, place, alias, rows=a.x.size // n, n=n)]
+    text = _text(_SOFTMAX + _EXP_ROW + _DIVIDE, _alias("y", a.out, x=a.x))
+    return [bind_text(text, {"x": a.x, "y": a.out}, rows=a.x.size // n, n=n)]
 
 
 @kernel("softmax_grad", on=("numba",), takes=in_float32)
@@ -187,10 +182,9 @@ def softmax_grad(dev: Device, a: SoftmaxGrad) -> list[Step]:
     if not _gapless(a.out, a.d_out, a.d_x) or not _along_rows(a.axis, a.out):
         return by_formula("softmax_grad", dev, a, NUMBA_MEANS)
     n = a.out.shape[-1]
-    place = _place(a.d_x, a.out, a.d_out)
-    alias = ("out = y", "out = d", "pass")[place]
-    operands = {"y": a.out, "d": a.d_out, "out": a.d_x}
-    return [_bound(_SOFTMAX_GRAD, operands, place, alias, rows=a.out.size // n, n=n)]
+    operands = {"y": a.out, "d": a.d_out}
+    text = _text(_SOFTMAX_GRAD, _alias("out", a.d_x, **operands))
+    return [bind_text(text, {**operands, "out": a.d_x}, rows=a.out.size // n, n=n)]
 
 
 _label_error = partial(outside_error, FUSED, what="label", of="classes")
@@ -204,12 +198,11 @@ def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[
         return by_formula(FUSED, dev, a, NUMBA_MEANS)
     n = a.logits.shape[-1]
     rows = a.logits.size // n
-    place = _place(a.softmax, a.logits)
-    alias = "pass" if place else "y = x"
+    alias = _alias("y", a.softmax, x=a.logits)
     if a.soft_label:
         text = _SOFT_CROSS_ENTROPY + _EXP_ROW + _DIVIDE + _SOFT_LOSS
-        return [_bound(text, arrays, place, alias, _SOFT_PART.rstrip(), rows=rows, n=n)]
-    text = _text(_CROSS_ENTROPY + _EXP_ROW + _DIVIDE + _LOSS, place, alias, "")
+        return [bind_text(_text(text, alias, _SOFT_PART.rstrip()), arrays, rows=rows, n=n)]
+    text = _text(_CROSS_ENTROPY + _EXP_ROW + _DIVIDE + _LOSS, alias)
     sizes = {"rows": rows, "n": n, "ignored": a.ignore_index}
     return bind_checked(dev, text, arrays, _label_error(n), **sizes)
 
@@ -221,8 +214,7 @@ def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad)
     if a.d_logits is None or a.soft_label or not _along_rows(a.axis, a.softmax):
         return by_formula(f"{FUSED}_grad", dev, a, NUMBA_MEANS)
     n = a.softmax.shape[-1]
-    place = 0 if _place(a.d_logits, a.softmax) == 0 else 2
-    text = _text(_CROSS_ENTROPY_GRAD, place, "pass" if place else "out = y", "")
+    text = _text(_CROSS_ENTROPY_GRAD, _alias("out", a.d_logits, y=a.softmax))
     sizes = {"rows": a.softmax.size // n, "n": n, "ignored": a.ignore_index}
     return bind_checked(dev, text, arrays, _label_error(n), **sizes)
 

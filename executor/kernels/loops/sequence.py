@@ -37,14 +37,14 @@ _LOOPS = """
 
 _POOL = """
 for c in range(C):
-    store(out, s * C + c, np.float32(0), 1, 2)
+    store(out, s * C + c, np.float32(0))
 for r in range(begin, end):
     for c in range(C):
-        store(out, s * C + c, load(out, s * C + c, 1, 2) + load(x, r * C + c, 0, 2), 1, 2)
+        store(out, s * C + c, load(out, s * C + c) + load(x, r * C + c))
 {mean}
 if begin == end:
     for c in range(C):
-        store(out, s * C + c, pad[0], 1, 2)
+        store(out, s * C + c, pad[0])
 """
 
 # Of rows of few elements a sum stays in a register, column by column, and is made in the same order.
@@ -52,76 +52,76 @@ _NARROW_POOL = """
 for c in range(C):
     total = np.float32(0)
     for r in range(begin, end):
-        total += load(x, r * C + c, 0, 2)
-    store(out, s * C + c, total, 1, 2)
+        total += load(x, r * C + c)
+    store(out, s * C + c, total)
 {mean}
 if begin == end:
     for c in range(C):
-        store(out, s * C + c, pad[0], 1, 2)
+        store(out, s * C + c, pad[0])
 """
 _NARROW = 4
 
 _MEAN = """
 length = {length}
 for c in range(C):
-    store(out, s * C + c, load(out, s * C + c, 1, 2) / length, 1, 2)
+    store(out, s * C + c, load(out, s * C + c) / length)
 """
 
 _POOL_GRAD = """
 length = {length}
 for r in range(begin, end):
     for c in range(C):
-        store(d_x, r * C + c, load(d_out, s * C + c, 0, 2) / length, 1, 2)
+        store(d_x, r * C + c, load(d_out, s * C + c) / length)
 """
 
 _NARROW_POOL_GRAD = """
 length = {length}
 for c in range(C):
-    share = load(d_out, s * C + c, 0, 2) / length
+    share = load(d_out, s * C + c) / length
     for r in range(begin, end):
-        store(d_x, r * C + c, share, 1, 2)
+        store(d_x, r * C + c, share)
 """
 
 # The first nan is the largest, as in ``by_index.row_of_largest``.
 _LARGEST = """
 for c in range(C):
-    store(out, s * C + c, load(pad, 0, 0, 4), 2, 4)
-    store(index, s * C + c, np.int32(-1), 3, 4)
+    store(out, s * C + c, load(pad, 0))
+    store(index, s * C + c, np.int32(-1))
 if begin < end:
     for c in range(C):
-        store(out, s * C + c, load(x, begin * C + c, 1, 4), 2, 4)
-        store(index, s * C + c, np.int32(begin), 3, 4)
+        store(out, s * C + c, load(x, begin * C + c))
+        store(index, s * C + c, np.int32(begin))
 for r in range(begin + 1, end):
     for c in range(C):
-        v, most = load(x, r * C + c, 1, 4), load(out, s * C + c, 2, 4)
+        v, most = load(x, r * C + c), load(out, s * C + c)
         more = (v > most) | ((v != v) & (most == most))
-        store(out, s * C + c, select(more, v, most), 2, 4)
-        row = select(more, np.int32(r), load(index, s * C + c, 3, 4))
-        store(index, s * C + c, row, 3, 4)
+        store(out, s * C + c, select(more, v, most))
+        row = select(more, np.int32(r), load(index, s * C + c))
+        store(index, s * C + c, row)
 """
 
 _LARGEST_GRAD = """
 for r in range(begin, end):
     for c in range(C):
-        store(d_x, r * C + c, np.float32(0), 2, 3)
+        store(d_x, r * C + c, np.float32(0))
 if begin < end:
     for c in range(C):
         at = select(begin <= index[s * C + c] < end, np.int64(index[s * C + c]), begin) * C + c
-        store(d_x, at, load(d_x, at, 2, 3) + load(d_out, s * C + c, 1, 3), 2, 3)
+        store(d_x, at, load(d_x, at) + load(d_out, s * C + c))
 """
 
 _EXPAND = """
 for r in range(begin, end):
     for c in range(C):
-        store(out, r * C + c, load(x, s * C + c, 0, 2), 1, 2)
+        store(out, r * C + c, load(x, s * C + c))
 """
 
 _EXPAND_GRAD = """
 for c in range(C):
-    store(d_x, s * C + c, np.float32(0), 1, 2)
+    store(d_x, s * C + c, np.float32(0))
 for r in range(begin, end):
     for c in range(C):
-        store(d_x, s * C + c, load(d_x, s * C + c, 1, 2) + load(d_out, r * C + c, 0, 2), 1, 2)
+        store(d_x, s * C + c, load(d_x, s * C + c) + load(d_out, r * C + c))
 """
 
 _SOFTMAX = """
@@ -131,12 +131,12 @@ if begin < end:
         v = x[r]
         largest = select((v > largest) | ((v != v) & (largest == largest)), v, largest)
     for r in range(begin, end):
-        store(out, r, exp_(load(x, r, 0, 2) - largest), 1, 2)
+        store(out, r, exp_(load(x, r) - largest))
     total = np.float32(0)
     for r in range(begin, end):
-        total += load(out, r, 1, 2)
+        total += load(out, r)
     for r in range(begin, end):
-        store(out, r, load(out, r, 1, 2) / total, 1, 2)
+        store(out, r, load(out, r) / total)
 """
 
 _SOFTMAX_GRAD = """
@@ -144,7 +144,7 @@ total = np.float32(0)
 for r in range(begin, end):
     total += d_out[r] * out[r]
 for r in range(begin, end):
-    store(d_x, r, load(out, r, 0, 3) * (load(d_out, r, 1, 3) - total), 2, 3)
+    store(d_x, r, load(out, r) * (load(d_out, r) - total))
 """
 
 _LENGTH = "np.float32(select(begin < end, end - begin, 1))"

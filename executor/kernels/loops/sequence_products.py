@@ -144,9 +144,9 @@ _WINDOWS = """
 """
 _CLEAR = """
                 for j in range(low):
-                    store(col, to + j, np.float32(0), 1, 2)
+                    store(col, to + j, np.float32(0))
                 for j in range(top, across):
-                    store(col, to + j, np.float32(0), 1, 2)
+                    store(col, to + j, np.float32(0))
 """
 
 
@@ -155,8 +155,8 @@ def _windows(each: str, clear: str = "") -> str:
     return _WINDOWS.format(clear=clear.strip("\n"), dense=dense, strided=strided)
 
 
-_UNFOLD = _windows("store(col, to + j, load(x, {at}, 0, 2), 1, 2)", _CLEAR)
-_FOLD = _windows("store(x, {at}, load(x, {at}, 0, 2) + load(col, to + j, 1, 2), 0, 2)")
+_UNFOLD = _windows("store(col, to + j, load(x, {at}))", _CLEAR)
+_FOLD = _windows("store(x, {at}, load(x, {at}) + load(col, to + j))")
 
 
 def _levels(a: Any) -> tuple[Array, ...]:
@@ -197,7 +197,7 @@ def var_conv_2d(dev: Device, a: VarConv2d) -> list[Step]:
     if not readable(a.x, a.w, a.out, a.col, *_levels(a)):
         return by_arrays("var_conv_2d", dev, a)
     window, pixels = a.w.shape[1], len(a.out) // a.OutputChannel
-    col = dev.scratch((window * pixels, 1), np.float32) if a.col is None else a.col
+    col = dev.array_or_scratch(a.col, (window * pixels, 1), np.float32)
     unfold = _moved(_UNFOLD, a, a.x, col, 0)
 
     def run() -> None:

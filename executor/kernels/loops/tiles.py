@@ -31,7 +31,7 @@ def run(words):
                     j = b * words[k + 11] + h * words[k + 12] + t * words[k + 13]
                     {scale}
                     for d in range(D):
-                        store(y, j + d{far}, load(x, i + d{near}, 0, 2) * scale, 1, 2)
+                        store(y, j + d{far}, load(x, i + d{near}) * scale)
 """
 _DIVIDED = """scale = factor / f32(words[17])[b * words[18] + h * words[19] + t * words[20]]"""
 _SHARES = """
@@ -44,9 +44,9 @@ _SHARES = """
                 k = b * total_b + h * total_h + t * total_t
                 total = np.float32(0.0)
                 for d in range(S):
-                    slope = load(d_out, i + d{d_step}, 0, 3)
-                    store(near, r * S + d, slope, 2, 3)
-                    total = plus(total, slope * load(out, j + d{out_step}, 1, 3))
+                    slope = load(d_out, i + d{d_step})
+                    store(near, r * S + d, slope)
+                    total = plus(total, slope * load(out, j + d{out_step}))
                 top[r] = tops[k]
                 part[r] = np.float32(1.0) / totals[k]
                 share[r] = total
@@ -63,12 +63,12 @@ _SLOPES = """
                 top, part, share = tops[r], parts[r], shares[r]
                 {fetch}
                 for s in range(S):
-                    weight = decay_(load(scores, row + s, 0, 4){mask} - top) * part
+                    weight = decay_(load(scores, row + s){mask} - top) * part
                     kept = weight * factor
-                    slope = load(slopes, row + s, 1, 4) * factor
+                    slope = load(slopes, row + s) * factor
                     {drop}
-                    store(slopes, row + s, weight * (slope - share), 1, 4)
-                    store(scores, row + s, kept, 0, 4)
+                    store(slopes, row + s, weight * (slope - share))
+                    store(scores, row + s, kept)
 """
 # Rows of a mask are far apart, so the processor does not foresee that the next one is wanted.
 _FETCH = """
@@ -76,7 +76,7 @@ _FETCH = """
                     ahead(mask, m + mask_t + s)
 """
 _DROP = """
-                    dropped = load(marks, c + s, 3, 4) != 0
+                    dropped = load(marks, c + s) != 0
                     kept = select(dropped, np.float32(0.0), kept)
                     slope = select(dropped, np.float32(0.0), slope)
 """
@@ -120,10 +120,9 @@ def slopes(
     arrays = named("scores slopes mask marks", (scores, d_weights, mask, mark))
     arrays |= named("tops parts shares", columns)
     numbers = {**sizes_of(scores), **steps_of("mask", mask), **steps_of("marks", mark)}
-    added = MASKS[mask_kind(mask)].replace("1, 2)", "2, 4)")
     drop = "" if mark is None else _DROP.strip()
     fetch = _FETCH.strip() if mask_kind(mask) == "row" else ""
-    text = _SLOPES.format(mask=added, drop=drop, fetch=fetch)
+    text = _SLOPES.format(mask=MASKS[mask_kind(mask)], drop=drop, fetch=fetch)
     return bind_text(text, arrays, **numbers, factor_bits=_bits(factor))
 
 

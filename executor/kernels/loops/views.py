@@ -37,11 +37,11 @@ _COPY = f"""
     {{pad}}        for r in range(r0, r1):
     {{pad}}            t, s = {{t}} + r * to_r + c, {{s}} + r + c * source_c
     {{pad}}            for k in range(8):
-    {{pad}}                store(to, t + k, load(source, s + k * source_c, 1, 2), 0, 2)
+    {{pad}}                store(to, t + k, load(source, s + k * source_c))
     {{pad}}    for c in range(columns - columns % 8, columns):
     {{pad}}        for r in range(r0, r1):
     {{pad}}            t, s = {{t}} + r * to_r, {{s}} + r
-    {{pad}}            store(to, t + c, load(source, s + c * source_c, 1, 2), 0, 2)
+    {{pad}}            store(to, t + c, load(source, s + c * source_c))
 """
 
 
@@ -51,19 +51,19 @@ _RUNS = """
 {outer}
     {pad}t, s = {t}, {s}
     {pad}for k in range({length}):
-    {pad}    store(to, t + k, load(source, s + k, 1, 2), 0, 2)
+    {pad}    store(to, t + k, load(source, s + k))
 """
 # Margins and middle of one image after the other: what is filled is still in cache when it is copied to.
 _MARGINS = """
     size, fill = tall * broad, np.uint32(value)
     for plane in range(planes):
         for k in range(plane * size, (plane + 1) * size):
-            store(to, k, fill, 0, 2)
+            store(to, k, fill)
         for r in range(high):
             t = plane * size + (top + r) * broad + left
             s = (plane * high + r) * {length}
             for k in range({length}):
-                store(to, t + k, load(source, s + k, 1, 2), 0, 2)
+                store(to, t + k, load(source, s + k))
 """
 _FEW = 7  # elements along a dimension: fewer make no tile
 _LINE = 16  # elements of a cache line: lines are read, or written, to their end before others take their place
@@ -74,7 +74,7 @@ _COPY_FEW = f"""
     {{pad}}        for l in range(l0, min(l0 + {_LINE}, length)):
     {{pad}}            t, s = {{t}} + n * to_n + l * to_l, {{s}} + n * source_n + l * source_l
     {{pad}}            for k in range({{few}}):
-    {{pad}}                store(to, t + k * to_f, load(source, s + k * source_f, 1, 2), 0, 2)
+    {{pad}}                store(to, t + k * to_f, load(source, s + k * source_f))
 """
 
 

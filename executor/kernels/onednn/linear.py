@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -53,42 +54,42 @@ def product(
     uneven, matrices of any size are multiplied by one call: compiling a primitive for each takes longer than a
     step.
     """
-    rank = 2
-    if not a.ndim == b.ndim == c.ndim == rank:
+    if not a.ndim == b.ndim == c.ndim == 2:
         a, b, c = _flat(a, b, c)
-        plain = a.ndim == b.ndim == 2
-        lead = () if plain else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        rank = len(lead) + 2
-        whole = c.reshape((1,) * (rank - c.ndim) + c.shape)
-        axes = tuple(i for i, n in enumerate(lead) if whole.shape[i] != n)
+        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        left, right, out = (m.reshape((1,) * (len(lead) + 2 - m.ndim) + m.shape) for m in (a, b, c))
+        axes = tuple(i for i, n in enumerate(lead) if out.shape[i] != n)
         if axes:
             stack = dev.scratch((*lead, *c.shape[-2:]), c.dtype)
-            summed = partial(np.add.reduce, stack, axes, None, whole, True)
+            summed = partial(np.add.reduce, stack, axes, None, out, True)
             return [*product(dev, a, b, stack, post_ops=post_ops), summed]
-        a, b = (m.reshape((1,) * (rank - m.ndim) + m.shape) for m in (a, b))
-        c = whole
+        a, b, c = left, right, out
     if c.shape[-1] > 1 and c.strides[-1] != c.itemsize:  # rows of the result must lie side by side
         a, b, c = b.swapaxes(-1, -2), a.swapaxes(-1, -2), c.swapaxes(-1, -2)
     any_size = dev.uneven and dev.math == "float32"
-    if any_size and rank == 2 and bias is None:
+    if any_size and c.ndim == 2 and bias is None:
         call = _gemm(a, b, c, post_ops)
         if call is not None:
             return [call]
-    row = None if bias is None else bias.reshape((1,) * (rank - 1) + (-1,))
-    reads = {"src": a, "weights": b} if row is None else {"src": a, "weights": b, "bias": row}
+    reads = {"src": a, "weights": b}
+    if bias is not None:
+        reads["bias"] = bias.reshape((1,) * (c.ndim - 1) + (-1,))
     if any_size and c.shape[-1] >= _NARROW:
-        used = {role: (dnnl.layout_of(m), m) for role, m in (*reads.items(), ("dst", c))}
-        a_any, b_any, c_any = (used[role][0].of_any_size for role in ("src", "weights", "dst"))
-        row_any = None if row is None else used["bias"][0].of_any_length
-        primitive = matmul_of(a_any, b_any, row_any, c_any, post_ops)
-        return [primitive.call(dev, {role: (at.handle, m) for role, (at, m) in used.items()})]
-    ends = (
-        _factor(dev, a),
-        _factor(dev, b),
-        None if row is None else dnnl.layout_of(row),
-        dnnl.layout_of(c),
-    )
-    return matmul_of(*ends, post_ops).bind(dev, reads, {"dst": c})
+        return [_product_of_any_size(dev, reads, c, post_ops)]
+    row = None if bias is None else dnnl.layout_of(reads["bias"])
+    primitive = matmul_of(_factor(dev, a), _factor(dev, b), row, dnnl.layout_of(c), post_ops)
+    return primitive.bind(dev, reads, {"dst": c})
+
+
+def _product_of_any_size(
+    dev: Device, reads: Mapping[str, Array], c: Array, post_ops: tuple[dnnl.PostOp, ...]
+) -> Step:
+    """Return the call of a primitive that is told sizes and strides with the memory."""
+    used = {role: (dnnl.layout_of(m), m) for role, m in (*reads.items(), ("dst", c))}
+    a, b, result = (used[role][0].of_any_size for role in ("src", "weights", "dst"))
+    row = used["bias"][0].of_any_length if "bias" in used else None
+    primitive = matmul_of(a, b, row, result, post_ops)
+    return primitive.call(dev, {role: (at.handle, m) for role, (at, m) in used.items()})
 
 
 def rounded(dev: Device, factor: Array) -> tuple[Array, list[Step]]:

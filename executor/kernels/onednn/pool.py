@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....graph.ir.capabilities import CHANNELS_LAST
-from ....graph.ir.graph import Node
 from ....graph.ops.pool import Pool, PoolGrad
 from ...codegen.native import version
 from ...device.device import Device
@@ -48,10 +47,6 @@ def _forward(pooling: Pooling) -> dnnl.Primitive:
 @dnnl.shared
 def _backward(pooling: Pooling) -> dnnl.Primitive:
     return pooling.primitive("backward", hint=_forward(pooling))
-
-
-def _takes(node: Node) -> bool:
-    return one_window(node)
 
 
 def _pooling(a: Pool | PoolGrad) -> Pooling | None:
@@ -101,7 +96,7 @@ def _as_lines(dev: Device, a: Pool | PoolGrad) -> Any:
     return a.replace(**{n: array.transpose(0, 3, 1, 2) for n, array in lines.items()})
 
 
-@onednn("pool2d", "pool3d", takes=_takes, any_order=True, layout=CHANNELS_LAST)
+@onednn("pool2d", "pool3d", takes=one_window, any_order=True, layout=CHANNELS_LAST)
 def pool(dev: Device, a: Pool) -> list[Step]:
     lines = _as_lines(dev, a)
     if lines is not None and lines.x.flags.c_contiguous:
@@ -115,7 +110,7 @@ def pool(dev: Device, a: Pool) -> list[Step]:
     return _forward(pooling).bind(dev, {"src": a.x}, {"dst": a.out, **workspace})
 
 
-@onednn("pool2d_grad", "pool3d_grad", takes=_takes, any_order=True, layout=CHANNELS_LAST)
+@onednn("pool2d_grad", "pool3d_grad", takes=one_window, any_order=True, layout=CHANNELS_LAST)
 def pool_grad(dev: Device, a: PoolGrad) -> list[Step]:
     """The forward primitive finds once more where each maximum was: the op hands on values only."""
     lines = _as_lines(dev, a)

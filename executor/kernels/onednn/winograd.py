@@ -111,38 +111,31 @@ def _lines(depth: int, lines: Iterator[str] | Sequence[str]) -> str:
 def _tiles(side: int, matrix: Sequence[Sequence[float]], back: bool) -> str:
     """Return the source that makes matrices of tiles, or (``back``) tiles of matrices."""
     pixels = [*pairs(range(side), repeat=2)]
-    tiles = [f"images, p{i}{j} + c, 0, 2" for i, j in pixels]
-    parts = [f"matrices, {4 * i + j} * apart + o + c, 1, 2" for i, j in pairs(range(4), repeat=2)]
+    tiles = [f"images, p{i}{j} + c" for i, j in pixels]
+    parts = [f"matrices, {4 * i + j} * apart + o + c" for i, j in pairs(range(4), repeat=2)]
     read, written = (parts, tiles) if back else (tiles, parts)
     ends = [*pairs(range(4), repeat=2)], pixels
     inputs, outputs = ends if back else ends[::-1]
     body = [
         *(f"d{i}{j} = load({at})" for (i, j), at in zip(inputs, read, strict=True)),
         *_both(matrix),
-        *(_store(at, f"r{i}{j}") for (i, j), at in zip(outputs, written, strict=True)),
+        *(f"store({at}, r{i}{j})" for (i, j), at in zip(outputs, written, strict=True)),
     ]
     places = [_PLACE.format(i=i, j=j) for i, j in pixels]
     return _TILE.format(places=_lines(2, places), body=_lines(3, body))
 
 
-def _store(at: str, value: str) -> str:
-    pointer, index, scope, scopes = at.split(", ")
-    return f"store({pointer}, {index}, {value}, {scope}, {scopes})"
-
-
 def _filters(matrix: Sequence[Sequence[float]], back: bool) -> str:
     """Return the source that makes matrices of filters, or (``back``) filters of matrices."""
-    taps = [
-        f"filters, f + {i} * by_line + {j} * by_tap, 0, 2" for i, j in pairs(range(3), repeat=2)
-    ]
-    parts = [f"matrices, {4 * i + j} * apart + o, 1, 2" for i, j in pairs(range(4), repeat=2)]
+    taps = [f"filters, f + {i} * by_line + {j} * by_tap" for i, j in pairs(range(3), repeat=2)]
+    parts = [f"matrices, {4 * i + j} * apart + o" for i, j in pairs(range(4), repeat=2)]
     ends = (taps, range(3)), (parts, range(4))
     (read, side), (written, result) = reversed(ends) if back else ends
     body = [
         *(f"d{i}{j} = load({at})" for (i, j), at in zip(pairs(side, repeat=2), read, strict=True)),
         *_both(matrix),
         *(
-            _store(at, f"r{i}{j}")
+            f"store({at}, r{i}{j})"
             for (i, j), at in zip(pairs(result, repeat=2), written, strict=True)
         ),
     ]

@@ -23,7 +23,7 @@ from ....graph.ops.region import REGION, Body
 from ....graph.ops.registry import OPS, Op, Spec
 from ....strategies.types import LOW, VarType, to_numpy
 from ...codegen.array_calls import trace
-from ...codegen.array_program import traced
+from ...codegen.formula_trace import traced
 from ..registry import of_floats
 from .later import jax, jnp, special
 
