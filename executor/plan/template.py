@@ -72,8 +72,8 @@ class PlanTemplate:
     ``sizes`` are those of the first ``plan``; ``read`` has the sizes from which each part follows, as bits.
     Arrays that differ lie in ``buffers``. Plans of the template share the instructions of the first one:
     compiled calls read their numbers from ``words``, other calls are made again. Instructions ``apart`` are
-    bound anew for other sizes: the given ones, and those whose numbers cannot be predicted. ``elsewhere``: a template
-    of the program on other memory, whose functions are taken over if its calls are alike.
+    bound anew for other sizes: the given ones, and those whose numbers cannot be predicted. ``elsewhere``: a
+    template of the program on other memory, whose functions are taken over if its calls are alike.
     """
 
     def __init__(
