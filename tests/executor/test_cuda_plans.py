@@ -25,6 +25,7 @@ from rowlock.executor.replica.replica import Replica
 from rowlock.executor.simulated.simulated import SimulatedRuntime
 from rowlock.graph.compile import compile_program
 from rowlock.graph.passes.target import Target
+from rowlock.strategies.errors import ExecutionError
 from tests.ops.gpu import needs_compiler
 
 pytestmark = needs_compiler
@@ -46,19 +47,22 @@ def test_a_feed_waits_on_the_gpu_until_the_one_before_it_was_used() -> None:
 class Trained:
     """y = w x with a counter of steps, on a replica that is spoken to as a driver does."""
 
-    def __init__(self, captures: bool = True) -> None:
+    def __init__(self, captures: bool = True, ids: bool = False) -> None:
         main, start = fluid.Program(), fluid.Program()
         with fluid.program_guard(main, start), fluid.unique_name.guard():
             x = fluid.data("x", [None, 4])
             steps = fluid.layers.create_global_var([1], 0.0, "float32", persistable=True, name="n")
             y = fluid.layers.scale(x, 2.0)
+            if ids:
+                y = fluid.layers.gather(y, fluid.data("ids", [None], "int64"))
             fluid.layers.increment(steps)
             total = fluid.layers.elementwise_add(y, steps)
         names = [y.name, total.name]
         self.runtime = SimulatedRuntime()
         able = capabilities(frozenset(self.runtime.versions()))
-        program = compile_program(main, ["x"], names, Target(), able, "cupy").program
-        self.replica = Replica(0, None, runtime=self.runtime)
+        feeds = ["x", "ids"] if ids else ["x"]
+        program = compile_program(main, feeds, names, Target(), able, "cupy").program
+        self.replica, self.epoch = Replica(0, None, runtime=self.runtime), 0
         options = RunOptions.sequential()
         options.build.allow_cuda_graph_capture = captures
         head = {"id": 1, "program": program.to_json(), "scope": 7, "functions": []}
@@ -66,13 +70,13 @@ class Trained:
         self.tell("write", {"scope": 7, "names": ["n"]}, [np.zeros(1, "float32")])
 
     def tell(self, kind: str, head: dict[str, Any], arrays: Any = (), step: int = 0) -> Message:
-        answer = self.replica.handle(Message(kind, {"epoch": 0, **head}, arrays, step))
+        answer = self.replica.handle(Message(kind, {"epoch": self.epoch, **head}, arrays, step))
         assert answer.kind != "error", answer.head
         return answer
 
-    def step(self, x: np.ndarray, number: int = 0) -> Arriving:
+    def step(self, x: np.ndarray, number: int = 0, *ids: np.ndarray) -> Arriving:
         head = {"id": 1, "rows": [0], "parts": [1.0], "idle": [False], "iterations": 1, "drop": []}
-        arrays = self.tell("step", head, [x], number).arrays
+        arrays = self.tell("step", head, [x, *ids], number).arrays
         assert isinstance(arrays, Arriving)
         return arrays
 
@@ -139,6 +143,19 @@ def test_what_cuda_refuses_to_capture_goes_on_call_by_call(
         total = trained.step(np.ones((2, 4), "float32"), k)[1]
         np.testing.assert_array_equal(total, np.full((2, 4), 3.0 + k))
     assert any("not captured: NotImplementedError" in line for line in trained.plan.described())
+
+
+def test_a_step_is_not_blamed_for_a_wrong_id_of_the_one_behind_it() -> None:
+    trained = Trained(ids=True)
+    x = np.ones((2, 4), "float32")
+    for k in range(5):  # called, captured, and launched; both slots of what is fetched
+        good, bad = np.array([0, 1]), np.array([1, 2 + k])
+        before, wrong = trained.step(x, 2 * k, good), trained.step(x, 2 * k + 1, bad)
+        trained.runtime.synchronize()  # the GPU is far ahead of who reads
+        np.testing.assert_array_equal(before[1], np.full((2, 4), 3.0 + k))
+        with pytest.raises(ExecutionError, match=f"index {2 + k} is outside the 2 rows"):
+            wrong.wait()
+        trained.epoch += 1
 
 
 def test_another_shape_has_a_plan_of_its_own_in_the_same_memory() -> None:
