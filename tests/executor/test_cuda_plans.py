@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,30 @@ def test_a_feed_waits_on_the_gpu_until_the_one_before_it_was_used() -> None:
         runtime.copies.advance(runtime.copies.put)
     runtime.synchronize()
     assert [result[0] for result in results] == [*range(5)]
+
+
+def test_a_first_feed_waits_for_what_used_its_memory_before() -> None:
+    """A pool gives back what the compute stream still works with, as that of CuPy does."""
+
+    class Pooled(SimulatedRuntime):
+        pool: np.ndarray | None = None
+
+        def empty(self, nbytes: int) -> np.ndarray:
+            return super().empty(nbytes) if self.pool is None else self.pool[:nbytes]
+
+    runtime = Pooled()
+    place = device_array(runtime, (4,), np.float32)
+    block = runtime.empty(1 << 10)
+    runtime.execute([partial(block.fill, 0)])
+    runtime.pool = block
+    staged = Staged(runtime, [place])
+    runtime.pool = None
+    feeds = [np.ones(4, np.float32)]
+    staged.bring(feeds)
+    runtime.copies.advance(runtime.copies.put)
+    staged.send(feeds)
+    runtime.synchronize()
+    assert place.tolist() == [1.0] * 4
 
 
 class Trained:
