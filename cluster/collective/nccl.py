@@ -202,7 +202,6 @@ class NcclGroup(CollectiveGroup):
         gather = self._control.bound_all_reduce(row, when=when)
 
         def agree(standing: int) -> Sequence[int]:
-            self._refuse_aborted(when.tag)
             row.fill(0)
             row[self.rank] = standing
             with self._giving_up():
