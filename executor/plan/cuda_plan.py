@@ -167,11 +167,17 @@ class CudaPlan(Plan):
                 runtime.execute(segment.steps)
             else:
                 for step in segment.steps:
-                    runtime.host(step)
+                    self._on_host(step)
         except CollectiveError:
             raise
         except Exception as error:
             raise self._explain(segment.first, error) from error
+
+    def _on_host(self, step: Step) -> None:
+        """Make a call for the host; one that waits for the GPU may find it waiting for a peer that is gone."""
+        if self.vote is not None and isinstance(step, OnHost):
+            self.runtime.host(Waiting(self.vote.reached, False))
+        self.runtime.host(step)
 
     def _explain(self, instruction: Instruction, error: Exception) -> ExecutionError:
         """Prefer what a kernel on the GPU found wrong to the error that the host met after it."""
@@ -199,7 +205,9 @@ class CudaPlan(Plan):
             if graph_can_hold(step, self.runtime.xp):
                 self.runtime.execute((step,))
             else:
-                self.runtime.host(step)
+                self._on_host(step)
+        if self.vote is not None and self.vote.stage == self.vote.BEGUN:
+            self.runtime.host(Waiting(self.vote.reached, True))
         self.runtime.synchronize()
 
     def apply(self) -> None:
