@@ -61,7 +61,9 @@ def test_words_are_cleared_in_the_order_of_the_compute_stream(cupy: FakeCupy) ->
     asserts = DeviceAsserts(runtime)
     (cleared,) = [did for did in cupy.did if did[0] == "copy"]
     assert cleared[1] == asserts.word.data.ptr and cleared[3:] == (8, 1, runtime.compute.ptr)
-    assert cupy.did[-2:] == [("synchronize", stream) for stream in (runtime.compute, runtime.copies)]
+    assert cupy.did[-2:] == [
+        ("synchronize", stream) for stream in (runtime.compute, runtime.copies)
+    ]
     assert not hasattr(asserts.word, "filled")
 
 
