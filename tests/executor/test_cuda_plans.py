@@ -20,6 +20,7 @@ from rowlock.executor.cuda.transfers import (
 )
 from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.plan.cuda_plan import CudaPlan
+from rowlock.executor.plan.traced import TracedStep
 from rowlock.executor.replica.message import Message
 from rowlock.executor.replica.options import RunOptions
 from rowlock.executor.replica.replica import Replica
@@ -219,6 +220,35 @@ def test_timed_steps_compute_the_same() -> None:
     np.testing.assert_array_equal(total, np.full((2, 4), 3.0))
     (step,) = trained.tell("trace", {"id": 1, "on": False}).head["steps"]
     assert step
+
+
+def test_a_timed_step_makes_every_call_and_the_graphs_are_launched_behind_it() -> None:
+    trained, launched = Trained(), list[int]()
+    x = np.ones((2, 4), "float32")
+
+    def traced(on: bool) -> list[Any]:
+        return trained.tell("trace", {"id": 1, "on": on}).head["steps"]  # type: ignore[no-any-return]
+
+    for k in range(6):
+        if k in (3, 4):
+            traced(on=k == 3)
+        total = trained.step(x, k)[1]
+        np.testing.assert_array_equal(total, np.full((2, 4), 3.0 + k))
+        if k == 1:  # captured
+            (segment,) = trained.plan.segments
+            ((key, graph),) = segment.graphs.items()
+
+            def noted(graph: Any = graph) -> None:
+                launched.append(k)
+                graph()
+
+            segment.graphs[key] = noted
+    assert launched == [2, 4, 5] and trained.plan.segments[0].graphs == {key: noted}
+    traced(on=True)
+    trained.step(x, 6)
+    (step,) = [TracedStep.from_plain(plain) for plain in traced(on=False)][-1:]
+    assert [event.op for event in step.events] == [i.op for i in trained.plan.instructions]
+    assert all(event.ended > event.began for event in step.events)
 
 
 def test_an_upload_is_not_waited_for_and_many_take_bounded_memory() -> None:
