@@ -18,6 +18,8 @@ from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.plan.cuda_plan import CudaPlan
 from rowlock.executor.replica.message import Message
 from rowlock.executor.replica.options import RunOptions
+from rowlock.executor.simulated import nccl
+from rowlock.executor.simulated.streams import is_in_graph
 from rowlock.graph.compile import Compiled, compile_program
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy
@@ -297,3 +299,31 @@ def test_a_rank_that_is_lost_within_a_step_is_not_waited_for_by_a_host_that_wait
         lost._graphs.key = agree  # type: ignore[method-assign]
         team.epoch += 1
         step(team, 2)
+
+
+def test_several_rings_and_two_levels_are_one_communicator_in_one_graph(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Collectives of two communicators in one graph may wait for each other on two GPUs."""
+    communicators: list[int] = []
+    put: list[tuple[int, int, bool]] = []  # rank, stream, whether a graph holds it
+    form, all_reduce = nccl.NcclCommunicator.__init__, nccl.NcclCommunicator.allReduce
+
+    def formed(self: Any, ndev: int, commId: bytes, rank: int, config: Any = None) -> None:
+        communicators.append(rank)
+        form(self, ndev, commId, rank, config)
+
+    def noted(self: Any, *arguments: int) -> None:
+        put.append((self.rank_id(), arguments[-1], is_in_graph()))
+        all_reduce(self, *arguments)
+
+    monkeypatch.setattr(nccl.NcclCommunicator, "__init__", formed)
+    monkeypatch.setattr(nccl.NcclCommunicator, "allReduce", noted)
+    levels = {"use_hierarchical_allreduce": True, "hierarchical_allreduce_inter_nranks": 2}
+    states, _ = trained("nccl", 4, 4, nccl_comm_num=2, **levels)
+    assert sorted(communicators) == [0, 1, 2, 3]
+    captured = [(rank, stream) for rank, stream, in_graph in put if in_graph]
+    assert len(captured) == 3 * 4 * 6 and len(set(captured)) == 4, "a stream for each rank"
+    plain, _ = trained("nccl", 4, 4)
+    for values, others in zip(states, plain, strict=True):
+        assert all(value.tobytes() == others[name].tobytes() for name, value in values.items())
