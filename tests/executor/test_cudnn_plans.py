@@ -241,7 +241,7 @@ def test_a_plan_that_cannot_be_stored_runs_all_the_same(
     assert module.ran[-1] == 1 and "cannot single out a plan" in caplog.text
     module.failing = {1: RuntimeError("no")}
     module.ran.clear()
-    with pytest.raises(ExecutionError, match="no$"):
+    with pytest.raises(ExecutionError, match=r"no$"):
         call()
     assert not module.ran, "it was chosen now, so no other is timed"
 
