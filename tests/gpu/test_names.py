@@ -41,9 +41,9 @@ def calls_of_array_modules() -> Iterator[tuple[str, list[str], str]]:
         }
         for node in nodes:
             if isinstance(node, ast.Attribute):
-                owners, found, name = ast.unparse(node).rpartition("xp.")
+                owners, separator, name = ast.unparse(node).rpartition("xp.")
                 names = set(filter(None, owners.split(".")))
-                if found and name.replace(".", "").isidentifier() and names <= OWNERS:
+                if separator and name.replace(".", "").isidentifier() and names <= OWNERS:
                     yield name, keywords.get(id(node), []), f"{path.name}:{node.lineno}"
 
 
@@ -59,8 +59,8 @@ def test_cupy_has_what_is_called_of_array_modules() -> None:
     calls, wrong = list(calls_of_array_modules()), []
     for name, keywords, where in calls:
         part = cupy
-        for one in name.split("."):
-            part = getattr(part, one, None)
+        for attribute in name.split("."):
+            part = getattr(part, attribute, None)
         if part is None:
             wrong.append(f"{where}: {name}")
         elif keywords:
