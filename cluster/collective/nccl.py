@@ -100,6 +100,12 @@ class NcclGroup(CollectiveGroup):
         self._meet(when.about("landing"))
         self._wait(self.runtime.record(self.runtime.compute), deadline, when)
 
+    def reached(self, when: When = WHEN, collectives: bool = False) -> None:
+        deadline = Deadline(when.within)
+        streams = [self.runtime.compute, *([self._communicator.stream] if collectives else [])]
+        for stream in streams:
+            self._wait(self.runtime.record(stream), deadline, when)
+
     def _wait(self, event: Event, deadline: Deadline, when: When) -> None:
         began = self._query_at = time.monotonic()
         while True:
@@ -202,7 +208,6 @@ class NcclGroup(CollectiveGroup):
         gather = self._control.bound_all_reduce(row, when=when)
 
         def agree(standing: int) -> Sequence[int]:
-            self._refuse_aborted(when.tag)
             row.fill(0)
             row[self.rank] = standing
             with self._giving_up():

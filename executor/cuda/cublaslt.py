@@ -89,8 +89,9 @@ class CublasLt(Blas):
         key = f"{version()} {self.runtime.properties.name} {self.workspace} {description.gemm!r} {aligned}"
         if key not in self._choices:
             disk, name = disk_cache(), entry(key, ".json")
-            choice = _choice_of(disk.read(name))
-            if choice is not None and not self._works(description, choice):
+            data = disk.read(name)
+            choice = _choice_of(data)
+            if data is not None and not (choice and self._works(description, choice)):
                 disk.drop(name)
                 choice = None
             if choice is None and (choice := self._fastest(description)) is not None:

@@ -73,6 +73,6 @@ class DeviceAsserts:
     def reset(self) -> None:
         """Let steps write again; nothing of a step that failed is under way any more."""
         self._runtime.synchronize()
-        self.word.fill(0)
         self._noted.fill(0)
+        self._runtime.copy(self.word, self._noted[:1], self._runtime.compute)
         self._runtime.synchronize()

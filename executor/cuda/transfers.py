@@ -38,7 +38,8 @@ class _Slot:
         self.on_device = runtime.empty(starts[-1])
         self.device = [dense_like(self.on_device[at:], a) for at, a in self._each]
         self.arrived: Event | None = None
-        self.used: Event | None = None
+        # a pool may give memory that the compute stream still works with
+        self.used = runtime.record(runtime.compute)
         self.sources: Sequence[np.ndarray] = ()  # that are copied without the host's help
 
     @cached_property
@@ -80,9 +81,9 @@ class Staged:
         if not self._fed or self._feeds_ahead is feeds:
             return
         runtime, slot = self._runtime, self._slots[self._turn]
-        if slot.arrived is not None and slot.used is not None:
+        if slot.arrived is not None:
             slot.arrived.synchronize()  # the copy from this host memory, two steps ago
-            runtime.wait(runtime.copies, slot.used)
+        runtime.wait(runtime.copies, slot.used)
         sources = [feeds[i] for i in self._fed]
         direct = [
             _same_bytes(source, device) and (lasting or page_locked(source))

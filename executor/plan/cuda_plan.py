@@ -47,7 +47,9 @@ class CudaPlan(Plan):
         self._fed_here = [(k, self._inputs[k]) for k, here in enumerate(fed) if here]
         away = [None if here else a for a, here in zip(self._inputs, fed, strict=True)]
         self._inward = Staged(runtime, away)
-        self._outward = Outward(runtime, self._fetched)
+        # Of the step that is fetched from: the GPU may be at the next one when that is read.
+        failed = [memory.asserts.word] if self._fetched and memory.asserts else []
+        self._outward = Outward(runtime, [*self._fetched, *failed])
         if self.vote is not None and self.vote.early:
             self._early = Outward(runtime, list(self.vote.early.values()), slots=1)
             self.vote.early = dict(zip(self.vote.early, self._early.arrays, strict=True))
@@ -165,11 +167,17 @@ class CudaPlan(Plan):
                 runtime.execute(segment.steps)
             else:
                 for step in segment.steps:
-                    runtime.host(step)
+                    self._on_host(step)
         except CollectiveError:
             raise
         except Exception as error:
             raise self._explain(segment.first, error) from error
+
+    def _on_host(self, step: Step) -> None:
+        """Make a call for the host; one that waits for the GPU may find it waiting for a peer that is gone."""
+        if self.vote is not None and isinstance(step, OnHost):
+            self.runtime.host(Waiting(self.vote.reached, False))
+        self.runtime.host(step)
 
     def _explain(self, instruction: Instruction, error: Exception) -> ExecutionError:
         """Prefer what a kernel on the GPU found wrong to the error that the host met after it."""
@@ -197,7 +205,9 @@ class CudaPlan(Plan):
             if graph_can_hold(step, self.runtime.xp):
                 self.runtime.execute((step,))
             else:
-                self.runtime.host(step)
+                self._on_host(step)
+        if self.vote is not None and self.vote.stage == self.vote.BEGUN:
+            self.runtime.host(Waiting(self.vote.reached, True))
         self.runtime.synchronize()
 
     def apply(self) -> None:
@@ -208,8 +218,15 @@ class CudaPlan(Plan):
     def fetched(self, early: Container[int] = (), lent: int = 0) -> Arriving:
         """Return the fetches of the last step, without ``early`` ones, as copies that are still arriving."""
         which = [i for i in range(len(self._fetched)) if i not in early]
-        check = partial(self._memory.asserts.check, self._replica)
-        return self._outward.arriving(which, behind=self._inward.read, check=check)
+        failed = self._outward.arrays[len(self._fetched) :]
+        return self._outward.arriving(
+            which, behind=self._inward.read, check=partial(self._check, failed)
+        )
+
+    def _check(self, failed: Sequence[np.ndarray]) -> None:
+        """Raise what a kernel found wrong in a step, or before it; ``failed``: the word at its end, if any."""
+        if all(word[0] for word in failed):
+            self._memory.asserts.check(self._replica)
 
     def where(self) -> Instruction | None:
         """Return the instruction at which the host is; any thread may ask."""

@@ -57,6 +57,7 @@ class Emission:
         if peers.group is not None and peers.group.asynchronous:
             when = When(peers.within, f"schedule {self._schedule}")
             vote.agree = peers.group.bound_agree(when)
+            vote.reached = partial(peers.group.reached, when.about("a step of"))
         return vote
 
     def early_fetch(self, node: NodeRecord) -> Instruction | None:

@@ -168,6 +168,12 @@ class CollectiveGroup(ABC):
     def landed(self, when: When = WHEN) -> None:
         """Wait for the results of every collective that was begun; here they are there at once."""
 
+    def reached(self, when: When = WHEN, collectives: bool = False) -> None:
+        """Return when this rank's GPU has done what its compute stream holds, and perhaps its collectives.
+
+        These wait for peers. Without them on the GPU nothing needs a deadline, and nothing is done here.
+        """
+
     def vote(self, when: When = WHEN) -> None:
         """Wait until every living rank has, or is sure to get, the results of every collective so far."""
         self.barrier(when)

@@ -24,8 +24,9 @@ class Vote:
     ``early`` are the fetched arrays that are known before the last collective, by position in the fetch list.
     The replica gives them to the driver before it takes part in that collective, so that no result of a step
     that happened can be lost. ``agree`` sends a number to all ranks and returns that of each: by it ranks
-    compare their step and program before the first collective, where the collectives do not. ``on_device``:
-    GPUs vote by themselves, and the host learns the outcome later.
+    compare their step and program before the first collective, where the collectives do not; then ``reached``
+    waits for the GPU with a deadline (see :meth:`CollectiveGroup.reached`). ``on_device``: GPUs vote by
+    themselves, and the host learns the outcome later.
     """
 
     BEGUN, PREPARED, COMMITTED = range(3)
@@ -34,6 +35,7 @@ class Vote:
         self.early = dict(early)
         self.deliver: Callable[[], None] | None = None
         self.agree: Agree | None = None
+        self.reached: Callable[[bool], None] = lambda collectives: None
         self.on_device: DeviceVote | None = None
         self.stage = self.BEGUN
 

@@ -42,8 +42,13 @@ class Team:
         self.model, self.values = compiled(members.size, fetches=fetches, **switches)
         loaded(members, self.model, self.values)
 
-    def launch(self, number: int, narrow: int | None = None) -> dict[int, Message]:
-        """Give every rank a step; return what each answers at once. ``narrow``: whose feed is wrong."""
+    def launch(
+        self, number: int, narrow: int | None = None, waits: bool = False
+    ) -> dict[int, Message]:
+        """Give every rank a step; return what each answers at once, or, if it ``waits``, once it has arrived.
+
+        ``narrow``: whose feed is wrong.
+        """
         head = {"id": 1, "rows": [0], "parts": [1.0], "idle": [False], "iterations": 1, "drop": []}
         head["epoch"] = self.members.epoch
 
@@ -51,7 +56,8 @@ class Team:
             x = np.random.default_rng([number, rank]).standard_normal((4, WIDTH)).astype("f4")
             fed = x[:, 1:] if rank == narrow else x
             message = Message("step", head, [fed, x.sum(1, keepdims=True)], number)
-            return self.members.replicas[rank].handle(message)
+            answer = self.members.replicas[rank].handle(message)
+            return arrived(self.members.replicas[rank], answer) if waits else answer
 
         return self.each(handle)
 
@@ -99,6 +105,22 @@ def test_a_step_is_one_graph_and_the_host_learns_of_it_a_step_later() -> None:
     for (key, bits), expected in zip(states[0].items(), after(5, "memory").values(), strict=True):
         value, known = np.frombuffer(bits, "f4"), np.frombuffer(expected, "f4")
         np.testing.assert_allclose(value, known, rtol=1e-5, atol=1e-6, err_msg=str(key))
+
+
+@pytest.mark.parametrize("ranks", [[0], [0, 1]])
+def test_a_step_that_some_time_is_voted_on_as_any_other(ranks: list[int]) -> None:
+    with crew("nccl", 2, 20.0) as members:
+        team = Team(members)
+        for number in range(5):
+            if number in (3, 4):
+                head = {"id": 1, "on": number == 3}
+                members.tell({rank: Message("trace", head, []) for rank in ranks})
+            # A simulated GPU goes on while its host looks.
+            answers = team.launch(number, waits=True)
+            assert all(answer.kind == "fetched" for answer in answers.values()), answers
+            assert team.done() == [number + 1] * 2
+        states = members.held()
+    assert states[0] == states[1] == after(5)
 
 
 def test_no_step_is_undecided_while_another_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,6 +152,24 @@ def test_an_abort_releases_who_waits_for_the_gpu() -> None:
     assert first == second == [2.0] * 4
 
 
+@pytest.mark.parametrize("itself", [True, False])
+def test_ranks_do_not_agree_on_a_step_once_one_gave_up(itself: bool) -> None:
+    """The CPUs refuse, and NCCL's communicator ends."""
+
+    def work(group: NcclGroup) -> Any:
+        agree = group.bound_agree(When(60, "schedule 1"))
+        assert agree(5 + group.rank) == [5, 6]
+        if (group.rank == 0) == itself:
+            group.abort("an operator failed")
+        while group._control.aborted is None:
+            time.sleep(1e-3)
+        with pytest.raises(CollectiveAborted, match=f"rank {1 - itself} failed: an operator"):
+            agree(7)
+        return group._communicator.world, group.device_vote._given_up[0]
+
+    assert together(2, work) == [(None, 1), (None, 1)]
+
+
 def test_what_goes_wrong_inside_nccl_is_told() -> None:
     def work(group: NcclGroup) -> Any:
         call = group.bound_all_reduce(held(group, np.ones(4, "f4")))

@@ -18,6 +18,8 @@ from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.plan.cuda_plan import CudaPlan
 from rowlock.executor.replica.message import Message
 from rowlock.executor.replica.options import RunOptions
+from rowlock.executor.simulated import nccl
+from rowlock.executor.simulated.streams import is_in_graph
 from rowlock.graph.compile import Compiled, compile_program
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy
@@ -31,20 +33,25 @@ pytestmark = pytest.mark.cuda
 
 
 def compiled(
-    replicas: int, on_gpus: bool = True, fetches: Sequence[str] | None = None, **switches: Any
+    replicas: int,
+    on_gpus: bool = True,
+    fetches: Sequence[str] | None = None,
+    middle: str | None = None,
+    **switches: Any,
 ) -> tuple[Compiled, dict[str, Any]]:
     """Return three layers trained by momentum, a bucket for each gradient, and values to begin with.
 
-    ``fetches``: names (None: the loss).
+    ``fetches``: names (None: the loss). ``middle``: the device of the layer in the middle.
     """
     main, startup = fluid.Program(), fluid.Program()
     main.random_seed = 3
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         x, y = fluid.data("x", [None, WIDTH]), fluid.data("y", [None, 1])
         hidden = x
-        for _ in range(3):  # no products, which not every GPU can capture
+        for layer in range(3):  # no products, which not every GPU can capture
             weight, bias = (fluid.layers.create_parameter([WIDTH], "float32") for _ in range(2))
-            hidden = fluid.layers.tanh(hidden * weight + bias)
+            with fluid.device_guard(middle if layer == 1 else None):
+                hidden = fluid.layers.tanh(hidden * weight + bias)
         loss = fluid.layers.mean(fluid.layers.square_error_cost(hidden, y))
         fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
     strategy = BuildStrategy(**switches)
@@ -72,7 +79,8 @@ def loaded(team: Crew, model: Compiled, values: dict[str, Any]) -> None:
     team.all("write", list(values.values()), scope=SCOPE, names=list(values))
 
 
-def step(team: Crew, number: int, rows: int = 4) -> dict[int, Message]:
+def told(team: Crew, number: int, rows: int = 4) -> dict[int, Message]:
+    """Return what all ranks answer to a step, whatever that is."""
     rng = np.random.default_rng(number)
     xs = [rng.standard_normal((rows, WIDTH)).astype("f4") for _ in range(team.size)]
     head = {"id": 1, "rows": [0], "parts": [1.0], "idle": [False], "iterations": 1, "drop": []}
@@ -80,7 +88,11 @@ def step(team: Crew, number: int, rows: int = 4) -> dict[int, Message]:
         rank: Message("step", head, [x, x.sum(1, keepdims=True)], number)
         for rank, x in enumerate(xs)
     }
-    answers = team.tell(messages)
+    return team.tell(messages)
+
+
+def step(team: Crew, number: int, rows: int = 4) -> dict[int, Message]:
+    answers = told(team, number, rows)
     assert all(a.kind == "fetched" for a in answers.values()), answers
     return answers
 
@@ -259,3 +271,59 @@ def test_gpus_of_one_process_meet_on_the_host(monkeypatch: pytest.MonkeyPatch) -
                 gang.read(SCOPE, name, rank), value, rtol=1e-5, atol=1e-6, err_msg=name
             )
     gang.close()
+
+
+@pytest.mark.parametrize("way", ["timed", "with work on the host"])
+def test_a_rank_that_is_lost_within_a_step_is_not_waited_for_by_a_host_that_waits_for_its_gpu(
+    way: str,
+) -> None:
+    """Which waits for the lost one's gradients, and knows no deadline."""
+    model, values = compiled(2, middle="cpu" if way != "timed" else None)
+    with crew("nccl", 2, 20.0) as team:
+        loaded(team, model, values)
+        for number in range(2):
+            step(team, number)
+        team.all("trace", id=1, on=way == "timed")
+        before, lost = team.held(), bound(team, 1)
+        agree = lost._graphs.key
+
+        def agree_and_fail(able: bool) -> None:
+            agree(able)
+            raise OSError("its process is out of memory")
+
+        lost._graphs.key = agree_and_fail  # type: ignore[method-assign]
+        answers = told(team, 2)
+        assert [answers[rank].head["collateral"] for rank in range(2)] == [True, False], answers
+        assert "its process is out of memory" in answers[0].head["text"]
+        assert team.held() == before
+        lost._graphs.key = agree  # type: ignore[method-assign]
+        team.epoch += 1
+        step(team, 2)
+
+
+def test_several_rings_and_two_levels_are_one_communicator_in_one_graph(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Collectives of two communicators in one graph may wait for each other on two GPUs."""
+    communicators: list[int] = []
+    put: list[tuple[int, int, bool]] = []  # rank, stream, whether a graph holds it
+    form, all_reduce = nccl.NcclCommunicator.__init__, nccl.NcclCommunicator.allReduce
+
+    def formed(self: Any, ndev: int, commId: bytes, rank: int, config: Any = None) -> None:
+        communicators.append(rank)
+        form(self, ndev, commId, rank, config)
+
+    def noted(self: Any, *arguments: int) -> None:
+        put.append((self.rank_id(), arguments[-1], is_in_graph()))
+        all_reduce(self, *arguments)
+
+    monkeypatch.setattr(nccl.NcclCommunicator, "__init__", formed)
+    monkeypatch.setattr(nccl.NcclCommunicator, "allReduce", noted)
+    levels = {"use_hierarchical_allreduce": True, "hierarchical_allreduce_inter_nranks": 2}
+    states, _ = trained("nccl", 4, 4, nccl_comm_num=2, **levels)
+    assert sorted(communicators) == [0, 1, 2, 3]
+    captured = [(rank, stream) for rank, stream, in_graph in put if in_graph]
+    assert len(captured) == 3 * 4 * 6 and len(set(captured)) == 4, "a stream for each rank"
+    plain, _ = trained("nccl", 4, 4)
+    for values, others in zip(states, plain, strict=True):
+        assert all(value.tobytes() == others[name].tobytes() for name, value in values.items())

@@ -59,6 +59,12 @@ class Array:
         self.size, self.itemsize = nbytes, 1
         self.shape, self.strides = (nbytes,), (1,)
 
+    def view(self, dtype: Any) -> Array:
+        return self
+
+    def fill(self, value: int) -> None:
+        self.filled = value  # on the stream in use
+
 
 class FakeCupy(ModuleType):
     """The module: ``did`` is what was put on streams, ``status`` what an event answers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,14 @@ from rowlock.executor.cuda.transfers import (
 )
 from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.plan.cuda_plan import CudaPlan
+from rowlock.executor.plan.traced import TracedStep
 from rowlock.executor.replica.message import Message
 from rowlock.executor.replica.options import RunOptions
 from rowlock.executor.replica.replica import Replica
 from rowlock.executor.simulated.simulated import SimulatedRuntime
 from rowlock.graph.compile import compile_program
 from rowlock.graph.passes.target import Target
+from rowlock.strategies.errors import ExecutionError
 from tests.ops.gpu import needs_compiler
 from tests.programs import own_programs
 
@@ -44,21 +47,48 @@ def test_a_feed_waits_on_the_gpu_until_the_one_before_it_was_used() -> None:
     assert [result[0] for result in results] == [*range(5)]
 
 
+def test_a_first_feed_waits_for_what_used_its_memory_before() -> None:
+    """A pool gives back what the compute stream still works with, as that of CuPy does."""
+
+    class Pooled(SimulatedRuntime):
+        pool: np.ndarray | None = None
+
+        def empty(self, nbytes: int) -> np.ndarray:
+            return super().empty(nbytes) if self.pool is None else self.pool[:nbytes]
+
+    runtime = Pooled()
+    place = device_array(runtime, (4,), np.float32)
+    block = runtime.empty(1 << 10)
+    runtime.execute([partial(block.fill, 0)])
+    runtime.pool = block
+    staged = Staged(runtime, [place])
+    runtime.pool = None
+    feeds = [np.ones(4, np.float32)]
+    staged.bring(feeds)
+    runtime.copies.advance(runtime.copies.put)
+    staged.send(feeds)
+    runtime.synchronize()
+    assert place.tolist() == [1.0] * 4
+
+
 class Trained:
     """y = w x with a counter of steps, on a replica that is spoken to as a driver does."""
 
-    def __init__(self, captures: bool = True) -> None:
+    def __init__(self, captures: bool = True, ids: bool = False) -> None:
         with own_programs() as (main, _start):
             x = fluid.data("x", [None, 4])
             steps = fluid.layers.create_global_var([1], 0.0, "float32", persistable=True, name="n")
             y = fluid.layers.scale(x, 2.0)
+            if ids:
+                y = fluid.layers.gather(y, fluid.data("ids", [None], "int64"))
             fluid.layers.increment(steps)
             total = fluid.layers.elementwise_add(y, steps)
         names = [y.name, total.name]
         self.runtime = SimulatedRuntime()
         able = capabilities(frozenset(self.runtime.versions()))
-        program = compile_program(main, ["x"], names, Target(), able, "cupy").program
-        self.replica = Replica(0, None, runtime=self.runtime)
+        feeds = ["x", "ids"] if ids else ["x"]
+        program = compile_program(main, feeds, names, Target(), able, "cupy").program
+        self.replica, self.epoch = Replica(0, None, runtime=self.runtime), 0
         options = RunOptions.sequential()
         options.build.allow_cuda_graph_capture = captures
         head = {"id": 1, "program": program.to_json(), "scope": 7, "functions": []}
@@ -66,13 +96,13 @@ class Trained:
         self.tell("write", {"scope": 7, "names": ["n"]}, [np.zeros(1, "float32")])
 
     def tell(self, kind: str, head: dict[str, Any], arrays: Any = (), step: int = 0) -> Message:
-        answer = self.replica.handle(Message(kind, {"epoch": 0, **head}, arrays, step))
+        answer = self.replica.handle(Message(kind, {"epoch": self.epoch, **head}, arrays, step))
         assert answer.kind != "error", answer.head
         return answer
 
-    def step(self, x: np.ndarray, number: int = 0) -> Arriving:
+    def step(self, x: np.ndarray, number: int = 0, *ids: np.ndarray) -> Arriving:
         head = {"id": 1, "rows": [0], "parts": [1.0], "idle": [False], "iterations": 1, "drop": []}
-        arrays = self.tell("step", head, [x], number).arrays
+        arrays = self.tell("step", head, [x, *ids], number).arrays
         assert isinstance(arrays, Arriving)
         return arrays
 
@@ -141,6 +171,29 @@ def test_what_cuda_refuses_to_capture_goes_on_call_by_call(
     assert any("not captured: NotImplementedError" in line for line in trained.plan.described())
 
 
+def test_no_graph_holds_memory_of_the_host_that_may_move() -> None:
+    runtime = SimulatedRuntime()
+    device = device_array(runtime, (4,), np.float32)
+    pinned, pageable = runtime.pinned(16).view(np.float32), np.ones(4, np.float32)
+    runtime.capture([runtime.copying(device, pinned), partial(np.add, device, 1.0, out=device)])
+    for step in (runtime.copying(device, pageable), partial(np.add, device, 1.0, out=pageable)):
+        with pytest.raises(ValueError, match="pageable"):
+            runtime.capture([step])
+
+
+def test_a_step_is_not_blamed_for_a_wrong_id_of_the_one_behind_it() -> None:
+    trained = Trained(ids=True)
+    x = np.ones((2, 4), "float32")
+    for k in range(5):  # called, captured, and launched; both slots of what is fetched
+        good, bad = np.array([0, 1]), np.array([1, 2 + k])
+        before, wrong = trained.step(x, 2 * k, good), trained.step(x, 2 * k + 1, bad)
+        trained.runtime.synchronize()  # the GPU is far ahead of who reads
+        np.testing.assert_array_equal(before[1], np.full((2, 4), 3.0 + k))
+        with pytest.raises(ExecutionError, match=f"index {2 + k} is outside the 2 rows"):
+            wrong.wait()
+        trained.epoch += 1
+
+
 def test_another_shape_has_a_plan_of_its_own_in_the_same_memory() -> None:
     trained = Trained()
     for k, rows in enumerate([2, 5, 2, 5, 2]):
@@ -177,6 +230,37 @@ def test_timed_steps_compute_the_same() -> None:
     np.testing.assert_array_equal(total, np.full((2, 4), 3.0))
     (step,) = trained.tell("trace", {"id": 1, "on": False}).head["steps"]
     assert step
+
+
+def test_a_timed_step_makes_every_call_and_the_graphs_are_launched_behind_it() -> None:
+    trained, launches = Trained(), list[int]()
+    x = np.ones((2, 4), "float32")
+
+    def traced(on: bool) -> list[Any]:
+        return trained.tell("trace", {"id": 1, "on": on}).head["steps"]  # type: ignore[no-any-return]
+
+    for k in range(6):
+        if k in (3, 4):
+            traced(on=k == 3)
+        before = len(launches)
+        total = trained.step(x, k)[1]
+        assert len(launches) - before == (k in (2, 4, 5))
+        np.testing.assert_array_equal(total, np.full((2, 4), 3.0 + k))
+        if k == 1:  # captured
+            (segment,) = trained.plan.segments
+            ((key, graph),) = segment.graphs.items()
+
+            def noted(graph: Any = graph) -> None:
+                launches.append(1)
+                graph()
+
+            segment.graphs[key] = noted
+    assert trained.plan.segments[0].graphs == {key: noted}
+    traced(on=True)
+    trained.step(x, 6)
+    (step,) = [TracedStep.from_plain(plain) for plain in traced(on=False)][-1:]
+    assert [event.op for event in step.events] == [i.op for i in trained.plan.instructions]
+    assert all(event.ended > event.began for event in step.events)
 
 
 def test_an_upload_is_not_waited_for_and_many_take_bounded_memory() -> None:

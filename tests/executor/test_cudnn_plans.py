@@ -22,7 +22,7 @@ from rowlock.executor.cuda.dnn import (
     Tensor,
 )
 from rowlock.strategies.errors import ExecutionError
-from tests.executor.fake_cudnn import FakeRuntime, Frontend
+from tests.executor.fake_cudnn import FakeGraph, FakeRuntime, Frontend
 from tests.ops.gpu import needs_compiler
 
 pytestmark = needs_compiler
@@ -205,6 +205,59 @@ def test_a_relu_is_left_to_the_next_plan_that_keeps_nan(module: Frontend) -> Non
     module.hiding = frozenset({1})
     bound(cudnn.Cudnn(FakeRuntime(module)), BatchNorm(IMAGE, 1e-5, relu=True))()
     assert module.ran[-1] == 0, "of the two that are tried"
+
+
+def test_a_plan_that_fails_on_nan_alone_is_told_and_the_next_is_tried(
+    module: Frontend, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = list[int]()
+    run = Frontend.run
+
+    def fails_later(self: Frontend, plan: int, pack: dict[int, int]) -> None:
+        runs.append(plan)
+        if runs.count(1) > 6:  # once, five times, and on what is not a number
+            self.failing = {1: TypeError("not this one")}
+        run(self, plan, pack)
+
+    monkeypatch.setattr(Frontend, "run", fails_later)
+    with caplog.at_level("INFO", "rowlock"):
+        bound(cudnn.Cudnn(FakeRuntime(module)), BatchNorm(IMAGE, 1e-5, relu=True))()
+    assert module.ran[-1] == 0
+    assert [record.getMessage() for record in caplog.records] == [
+        "a candidate fails on NaN: not this one"
+    ]
+
+
+def test_a_plan_that_cannot_be_stored_runs_all_the_same(
+    module: Frontend, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: FakeGraph) -> bytes:
+        raise TypeError("serialize(): no")
+
+    monkeypatch.setattr(FakeGraph, "serialize", refuse)
+    with caplog.at_level("INFO", "rowlock"):
+        call = bound(cudnn.Cudnn(FakeRuntime(module)), CONVOLUTION)
+    call()
+    assert module.ran[-1] == 1 and "cannot single out a plan" in caplog.text
+    module.failing = {1: RuntimeError("no")}
+    module.ran.clear()
+    with pytest.raises(ExecutionError, match=r"no$"):
+        call()
+    assert not module.ran, "it was chosen now, so no other is timed"
+
+
+@pytest.mark.parametrize("error", [ImportError, OSError, RuntimeError])
+def test_a_frontend_that_does_not_load_is_none(
+    module: Frontend, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    assert cudnn.version() == "9 (frontend 1)"
+    cudnn.version.cache_clear()
+
+    def fails(self: Frontend) -> str:
+        raise error("libcudnn.so.9: cannot open shared object file")
+
+    monkeypatch.setattr(Frontend, "backend_version_string", fails)
+    assert cudnn.version() == ""
 
 
 def test_a_graph_that_the_frontend_stumbles_over_is_left_to_others(

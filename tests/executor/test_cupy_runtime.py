@@ -16,6 +16,7 @@ import pytest
 
 from rowlock.executor.cuda import cupy_runtime, nvrtc
 from rowlock.executor.cuda.cupy_runtime import CupyRuntime
+from rowlock.executor.cuda.device_assert import DeviceAsserts
 from rowlock.executor.cuda.kernel import CudaKernel
 from rowlock.executor.cuda.transfers import Uploads
 from rowlock.executor.simulated import nccl as simulated_nccl
@@ -52,6 +53,18 @@ def test_memory_is_in_the_order_of_the_compute_stream_in_every_thread(cupy: Fake
     thread.start()
     thread.join()
     assert streams == [runtime.compute, cupy.null, 0]
+
+
+def test_words_are_cleared_in_the_order_of_the_compute_stream(cupy: FakeCupy) -> None:
+    """The thread that makes a replica may use another GPU, and the null stream waits for nobody."""
+    runtime = CupyRuntime(1)
+    asserts = DeviceAsserts(runtime)
+    (cleared,) = [did for did in cupy.did if did[0] == "copy"]
+    assert cleared[1] == asserts.word.data.ptr and cleared[3:] == (8, 1, runtime.compute.ptr)
+    assert cupy.did[-2:] == [
+        ("synchronize", stream) for stream in (runtime.compute, runtime.copies)
+    ]
+    assert not hasattr(asserts.word, "filled")
 
 
 def test_too_little_memory_is_a_memory_error(cupy: FakeCupy) -> None:

@@ -31,6 +31,7 @@ from rowlock.strategies.errors import Unsupported
 from tests.gpu.results import REAL
 
 ROOT = Path(__file__).parents[2]
+GUARD = Path(__file__).with_name("guard.py")
 KERNELS = ("tests/ops/test_cuda_*.py", "tests/ops/test_cublaslt*.py", "tests/ops/test_cudnn*.py")
 PLANS = (
     "tests/gpu",
@@ -104,13 +105,18 @@ def limited(
 ) -> int:
     """Run a command and return its status; one that takes longer than its limit is killed with its children.
 
-    The limit holds even if this process is killed meanwhile. What does not end although it was killed, as may
-    be within a GPU's driver, is left behind, with the status :data:`LEFT_BEHIND`.
+    So is one whose starter, this process, ends. What does not end although it was killed, as may be within a
+    GPU's driver, is left behind, with the status :data:`LEFT_BEHIND`.
     """
-    if limit:
-        command = ["timeout", "--signal=KILL", f"{limit:.3f}", *command]
+    command = [sys.executable, "-I", "-S", str(GUARD), f"{limit:.3f}", *command]
     process = subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True
+        command,
+        stdin=subprocess.PIPE,  # closes when this process ends
+        stdout=log,
+        stderr=log,
+        cwd=ROOT,
+        env=environment,
+        start_new_session=True,
     )
     _running.add(process.pid)
     status = LEFT_BEHIND
@@ -122,6 +128,8 @@ def limited(
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(GRACE_S)
         _running.discard(process.pid)
+        if process.stdin is not None:
+            process.stdin.close()
     return status
 
 

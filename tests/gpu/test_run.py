@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,6 +64,19 @@ class Stuck(subprocess.Popen[bytes]):
 def test_what_cannot_be_killed_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "Popen", Stuck)
     assert limited(["sleep", "60"], {}, 0.1, None) == LEFT_BEHIND
+
+
+@pytest.mark.parametrize(
+    ("command", "limit", "status"),
+    [
+        *(("exit 3", 0, 3), ("exit 3", 60, 3), ("sleep 60 & wait", 0.2, -9)),
+        *(("kill -ABRT $$", 60, -6), ("kill -INT $$", 60, -2), ("kill -KILL $$", 60, -9)),
+    ],
+)
+def test_a_command_ends_as_by_itself_or_at_its_limit(
+    command: str, limit: float, status: int
+) -> None:
+    assert limited(["sh", "-c", command], dict(os.environ), limit, None) == status
 
 
 @pytest.mark.parametrize("text", ["", "<testsuites><testsuite tests='3'"])
