@@ -191,7 +191,7 @@ def hsigmoid(
         label: [N, 1], integers below ``num_classes``.
         num_classes: of the default tree 2 or more; with ``is_custom`` the nodes that are no classes.
         path_table: [N, steps], the nodes on each row's way, -1 behind its end; only with ``is_custom``.
-        path_code: [N, steps], 0 or 1 for each.
+        path_code: [N, steps], 0 or 1 for each node; any other number counts as 1.
         is_sparse: with ``is_custom`` the weight's gradient is rows.
 
     Raises:

@@ -19,6 +19,7 @@ class LinearChainCrf(Operands):
     emission_lod: Offsets
     transition: Input
     label: Input
+    label_lod: Offsets
     length: Input | None
     alpha: Output
     alpha_lod: Offsets  # of Emission, once Label is known to have the same
@@ -38,6 +39,7 @@ class CrfDecoding(Operands):
     emission_lod: Offsets
     transition: Input
     label: Input | None
+    label_lod: Offsets
     length: Input | None
     viterbi_path: Output
     viterbi_path_lod: Offsets
@@ -48,10 +50,11 @@ _ROWS = "Emission floats [N C], Transition [C+2 C], Label integers [N 1?]"
 _ROWS_OF_BATCH = (
     "Emission floats [B T C], Transition [C+2 C], Label integers [B T 1?], Length integers [B 1?]"
 )
-_ONE_LEVEL = in_sequences("Emission")
+_ONE_LEVEL = in_sequences("Emission", "Label")
 _OF_CRF = "Alpha as Emission, EmissionExps as Emission, TransitionExps as Transition"
 _T = {"Transition": normal(5, 3)}
 _LOD = {"Emission": normal(5, 3), **_T, "Emission@LOD": [offsets(2, 0, 3)]}
+_TAGS = {"Label": integers(5, 1, high=3), "Label@LOD": [offsets(2, 0, 3)]}
 _PADDED = {"Emission": normal(3, 4, 3), **_T, "Length": lengths(2, 0, 4)}
 define(
     "linear_chain_crf",
@@ -63,13 +66,14 @@ define(
     ),
     lod=as_of("Emission", "Label", "Alpha", "EmissionExps"),
     samples=(
-        sample({**_LOD, "Label": integers(5, 1, high=3)}),
+        sample({**_LOD, **_TAGS}),
         sample({**_PADDED, "Label": integers(3, 4, high=3)}),
     ),
     refuses=(
-        sample({**_LOD, "Label": integers(4, 1, high=3)}),
-        sample({**_LOD, "Label": integers(5, 1, high=3), "Transition": normal(3, 3)}),
-        sample({**_LOD, "Label": normal(5, 1)}),
+        sample({**_LOD, **_TAGS, "Label": integers(4, 1, high=3)}),
+        sample({**_LOD, **_TAGS, "Transition": normal(3, 3)}),
+        sample({**_LOD, **_TAGS, "Label": normal(5, 1)}),
+        sample({**_LOD, "Label": integers(5, 1, high=3)}),
         sample({**_PADDED, "Label": integers(3, 4, high=3), "Emission": normal(12, 3)}),
     ),
     slope=Op("linear_chain_crf_grad", LinearChainCrfGrad, shapes_of=("Emission",)),
@@ -80,17 +84,22 @@ define(
     by_use(
         "Length",
         Sized(f"{_ROWS_OF_BATCH} -> ViterbiPath int64 [B T]"),
-        Sized(f"{_ROWS} -> ViterbiPath int64 [N 1]", _ONE_LEVEL),
+        by_use(
+            "Label",
+            Sized(f"{_ROWS} -> ViterbiPath int64 [N 1]", _ONE_LEVEL),
+            Sized(f"{_ROWS} -> ViterbiPath int64 [N 1]", in_sequences("Emission")),
+        ),
     ),
     lod=lambda op: {} if op.uses("Length") else as_of("Emission", "Label", "ViterbiPath")(op),
     samples=(
         sample(_LOD),
-        sample({**_LOD, "Label": integers(5, 1, high=3)}),
+        sample({**_LOD, **_TAGS}),
         sample(_PADDED),
         sample({**_PADDED, "Label": integers(3, 4, high=3)}),
     ),
     refuses=(
         sample({**_LOD, "Transition": normal(5, 4)}),
         sample({**_LOD, "Emission@LOD": [offsets(1, 2), offsets(2, 0, 3)]}),
+        sample({**_LOD, "Label": integers(5, 1, high=3)}),
     ),
 )

@@ -240,7 +240,7 @@ def hierarchical_sigmoid(a: HierarchicalSigmoid) -> f.Results:
         z = z + f.take(a.bias.reshape(-1), index).reshape(rows, steps)
     z = f.where(present, z, 0)
     z = z + f.constant(f.minimum(f.maximum(z, -40.0), 40.0) - z)  # the slope goes on where z is cut
-    turned = f.where(f.equal(turns, 1) & present, z, 0)
+    turned = f.where(f.not_equal(turns, 0) & present, z, 0)
     cost = f.log1p(f.exp(z))
     return {"out": (cost - turned).sum(1, keepdims=True), "pre_out": cost, "w_out": a.w}
 
@@ -250,7 +250,7 @@ def hierarchical_sigmoid_rows(a: HierarchicalSigmoidRows) -> f.Results:
     nodes, turns = _ways(a)
     rows, steps = nodes.shape
     present = nodes >= 0
-    slope = 1 - f.exp(-a.pre_out) - f.where(f.equal(turns, 1), 1.0, 0.0).astype(a.x.dtype)
+    slope = 1 - f.exp(-a.pre_out) - f.where(f.not_equal(turns, 0), 1.0, 0.0).astype(a.x.dtype)
     slope = f.where(present, slope, 0) * a.d_out.reshape(-1, 1)
     values = slope.reshape(rows, steps, 1) * a.x.reshape(rows, 1, -1)
     index = f.where(present, nodes, a.height)
@@ -261,7 +261,7 @@ _CLASSES = {"X": normal(4, 3), "W": normal(5, 3), "Label": integers(4, 1, high=6
 _CUSTOM = {
     **_CLASSES,
     "PathTable": integers(4, 3, low=-1, high=5),
-    "PathCode": integers(4, 3, high=2),
+    "PathCode": integers(4, 3, low=-1, high=3),
 }
 _CUSTOM_WAY = {slot: _CUSTOM[slot] for slot in ("Label", "PathTable", "PathCode")}
 _COSTS = {"X": normal(4, 3), "PreOut": uniform(4, 3, low=0.1), "Out@GRAD": normal(4, 1)}

@@ -14,10 +14,10 @@ from ...strategies.errors import InvalidValue, NotFound, nearest, require_type
 from ...strategies.types import VarType, to_var_type
 from ..ops.rules import product
 from .known import is_computable, of_sizes, size_values
-from .operator import Operator
+from .operator import OpDesc, Operator
 from .role import CALLSTACK, DEVICE, NAMESCOPE, ROLE, ROLE_VAR, OpRole
 from .scopes import current_device, current_name_scope
-from .variable import Parameter, Variable
+from .variable import Parameter, VarDesc, Variable
 from .where import user_line
 
 _program_ids = itertools.count()
@@ -40,6 +40,21 @@ class Block:
     def desc(self) -> Block:
         """The block itself, under the name by which ``op.desc.infer_shape`` takes it."""
         return self
+
+    def op_size(self) -> int:
+        """Return the number of operators, as Paddle's BlockDesc does."""
+        return len(self.ops)
+
+    def op(self, index: int) -> OpDesc:
+        """Return the declaration of an operator, as Paddle's BlockDesc does."""
+        return self.ops[index].desc
+
+    def all_vars(self) -> list[VarDesc]:
+        """Return the declarations of the variables, as Paddle's BlockDesc does."""
+        return [variable.desc for variable in self.vars.values()]
+
+    def _sync_with_cpp(self) -> None:
+        """Do nothing: Paddle reads a block again here whose C++ half was edited; here a block has one half."""
 
     def var(self, name: str) -> Variable:
         """Return the variable of this block with that name.
@@ -411,6 +426,9 @@ class ProgramBlocks:
         self.blocks.append(block)
         self.current_block_idx = block.idx
         return block
+
+    def _sync_with_cpp(self) -> None:
+        """Do nothing: see :meth:`Block._sync_with_cpp`."""
 
     def _rollback(self) -> None:
         self.current_block_idx = self.current_block().parent_idx

@@ -43,27 +43,27 @@ def path_to(
     """
     needs = {name for name in targets}
     back: list[Operator] = []
-    for op in reversed(block.ops):
-        reached = op.role & 0xFF in (OpRole.Forward, OpRole.Backward) or inputs
-        grad = op.declaration.grad
-        differentiable = op.type.endswith("_grad") or (grad is not None and grad.exists(op.attrs))
+    from_inputs = (i for i, op in enumerate(block.ops) if not inputs.isdisjoint(op.input_arg_names))
+    first = next(from_inputs, len(block.ops)) if inputs else 0
+    for op in reversed(block.ops[first:]):
         if with_counters and op.type == INCREMENT:
             back.append(op)
-        elif reached and differentiable and needs.intersection(op.output_arg_names):
-            back.append(op)
+        elif not needs.isdisjoint(op.output_arg_names):
             needs -= op.overwritten()
-            needs.update(n for n in op.input_arg_names if n not in stopped)
-        else:
-            needs -= op.overwritten()
+            reached = op.role & 0xFF in (OpRole.Forward, OpRole.Backward) or inputs
+            grad = op.declaration.grad
+            if reached and (op.type.endswith("_grad") or (grad and grad.exists(op.attrs))):
+                back.append(op)
+                needs.update(n for n in op.input_arg_names if n not in stopped)
     if not inputs:
         return back[::-1]
     reached_names = set(inputs)
     path = []
     for op in back[::-1]:
-        if reached_names.intersection(op.input_arg_names):
+        if not reached_names.isdisjoint(op.input_arg_names):
             path.append(op)
             reached_names.update(op.output_arg_names)
-        else:
+        elif not reached_names.isdisjoint(op.output_arg_names):
             reached_names -= op.overwritten() - inputs
     return path
 

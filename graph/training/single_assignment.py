@@ -183,15 +183,26 @@ def _refuse_second_order(name: str, versions: Sequence[_Version], members: set[i
 
 
 def _versions(block: Block) -> dict[str, list[_Version]]:
-    """Return the values of each name, in the order of the ops that write them."""
+    """Return the values of each name that has several, in the order of the ops that write them."""
     versions: dict[str, list[_Version]] = defaultdict(list)
-    for op in block.ops:
-        for name in dict.fromkeys(op.input_arg_names):
+    several = _rewritten(block)
+    for op in block.ops if several else ():
+        for name in dict.fromkeys(n for n in op.input_arg_names if n in several):
             if not versions[name]:
                 versions[name].append(_Version(None))
             versions[name][-1].readers.append(op)
-        for name in dict.fromkeys(op.output_arg_names):
+        for name in dict.fromkeys(n for n in op.output_arg_names if n in several):
             if not _only_uses(op, name):
                 versions[name].append(_Version(op))
-    versions.pop(EMPTY_VAR, None)
     return versions
+
+
+def _rewritten(block: Block) -> set[str]:
+    """Return the names that an op writes which that op or one before it reads or writes."""
+    seen, again = set[str](), set[str]()
+    for op in block.ops:
+        written = op.output_arg_names
+        seen.update(op.input_arg_names)
+        again.update(seen.intersection(written))
+        seen.update(written)
+    return again - {EMPTY_VAR}

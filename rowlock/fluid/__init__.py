@@ -76,7 +76,7 @@ with gc_paused():
     )
     from .core import LoDTensorArray, is_compiled_with_cuda
     from .dataset import DatasetFactory, InMemoryDataset, QueueDataset
-    from .framework import in_dygraph_mode
+    from .framework import disable_dygraph, disable_imperative, in_dygraph_mode
     from .io import load, load_program_state, save, set_program_state
     from .transpiler import (
         DistributeTranspiler,
@@ -141,6 +141,8 @@ __all__ = [
     "default_main_program",
     "default_startup_program",
     "device_guard",
+    "disable_dygraph",
+    "disable_imperative",
     "dygraph",
     "embedding",
     "evaluator",

@@ -36,6 +36,8 @@ __all__ = [
     "default_main_program",
     "default_startup_program",
     "device_guard",
+    "disable_dygraph",
+    "disable_imperative",
     "dtype_is_floating",
     "get_flags",
     "grad_var_name",
@@ -53,6 +55,13 @@ __all__ = [
 def in_dygraph_mode() -> bool:
     """Return False: there is no imperative mode."""
     return False
+
+
+def disable_dygraph() -> None:
+    """Do nothing: scripts of Paddle 1.8 leave the imperative mode by it, which is never entered here."""
+
+
+disable_imperative = disable_dygraph
 
 
 def _get_var(name: str, program: Program | None = None) -> Variable:

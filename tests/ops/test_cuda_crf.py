@@ -37,7 +37,8 @@ def drawn(lengths: list[int], tags: int, padded: bool) -> Arrays:
     if padded:
         label[np.arange(shape[1]) >= np.array(lengths)[:, None]] = -1
         return {**arrays, "Label": [label], "Length": [np.array(lengths)]}
-    return {**arrays, "Label": [label[:, None]], "Emission@LOD": [np.cumsum([0, *lengths])]}
+    lod = [np.cumsum([0, *lengths])]
+    return {**arrays, "Label": [label[:, None]], "Emission@LOD": lod, "Label@LOD": lod}
 
 
 def check(inputs: Arrays, kind: str) -> None:
@@ -56,7 +57,7 @@ def check(inputs: Arrays, kind: str) -> None:
         for array, value in zip(grads, slopes[slot], strict=True):
             assert_near(array, value, slot, near)
     decoding = OPS["crf_decoding"]
-    for slots in (exact, {s: v for s, v in exact.items() if s != "Label"}):
+    for slots in (exact, {s: v for s, v in exact.items() if "Label" not in s}):
         (path,) = run(decoding, narrowed(slots, kind), decoding.attrs, dev=dev, **HOW)[
             "ViterbiPath"
         ]

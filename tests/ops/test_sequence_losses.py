@@ -13,7 +13,7 @@ import pytest
 from rowlock.executor.device.device import Device
 from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ops.registry import OPS
-from rowlock.strategies.errors import InvalidValue, SequenceError
+from rowlock.strategies.errors import InvalidValue, SequenceError, ShapeError
 from tests.ops.harness import gradients, run
 
 LOD = [np.array([0, 2, 5])]
@@ -112,12 +112,13 @@ def test_linear_chain_crf() -> None:
         "Emission@LOD": LOD,
         "Transition": table(5, 3, 0.1, -0.2),
         "Label": np.array([0, 2, 1, 1, 0])[:, None],
+        "Label@LOD": LOD,
     }
     near(outputs("linear_chain_crf", inputs)["LogLikelihood"], "2.402811/2.917377")
     d = slopes("linear_chain_crf", inputs, "LogLikelihood")
     near(d["Emission"][:1], "-.608677 .330145 .278532")
     near(d["Transition"][[0, 2]], "-.217354 -.339709 .557064/.522305 .376366 -.724703")
-    del inputs["Label"]
+    del inputs["Label"], inputs["Label@LOD"]
     assert not outputs("crf_decoding", inputs)["ViterbiPath"].any()
 
 
@@ -225,7 +226,7 @@ def test_a_label_that_is_no_class_is_named() -> None:
     with pytest.raises(
         InvalidValue, match="linear_chain_crf: label 3 is outside the 3 tags of Emission"
     ):
-        outputs("linear_chain_crf", {**crf, "Label": np.full((5, 1), 3)})
+        outputs("linear_chain_crf", {**crf, "Label": np.full((5, 1), 3), "Label@LOD": LOD})
     ctc = {"Logits": EMISSION, "Logits@LOD": LOD, "Label@LOD": [np.array([0, 1, 1])]}
     with pytest.raises(InvalidValue, match="warpctc: label 3 is outside the 3 classes"):
         outputs("warpctc", {**ctc, "Label": np.array([[3]])})
@@ -241,6 +242,7 @@ def test_sequences_that_do_not_end_with_the_rows_are_refused(op: str) -> None:
             "Emission@LOD": short,
             "Transition": table(5, 3, 0.1, -0.2),
             "Label": np.zeros((5, 1), np.int64),
+            "Label@LOD": short,
         },
         "warpctc": {
             "Logits": EMISSION,
@@ -264,3 +266,15 @@ def test_lengths_outside_of_the_steps_are_refused() -> None:
     }
     with pytest.raises(SequenceError, match="linear_chain_crf: Length 4 is outside the 3 steps"):
         outputs("linear_chain_crf", inputs)
+
+
+@pytest.mark.parametrize("op", ["linear_chain_crf", "crf_decoding"])
+def test_tags_without_sequences_are_refused_as_in_paddle(op: str) -> None:
+    inputs = {
+        "Emission": EMISSION,
+        "Emission@LOD": LOD,
+        "Transition": table(5, 3, 0.1, -0.2),
+        "Label": np.zeros((5, 1), np.int64),
+    }
+    with pytest.raises(ShapeError, match=f"{op}: 'Label' holds no sequences: feed it"):
+        outputs(op, inputs)

@@ -271,6 +271,28 @@ def test_libraries_prune_and_rewire_operators_by_their_declarations() -> None:
         relu.set_input("Y", ["image"])
 
 
+def test_libraries_edit_a_program_and_sync_it() -> None:
+    """As pruning and quantizing libraries do around what they take out."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        fluid.layers.relu(fluid.layers.tanh(fluid.data("x", [None, 2])))
+    block = main.desc.block(0)
+    assert [block.op(i).type() for i in range(block.op_size())] == ["tanh", "relu"]
+    assert [v.name() for v in block.all_vars()] == ["x", "tanh_0.tmp_0", "relu_0.tmp_0"]
+    main.global_block()._remove_op(1)
+    main.global_block()._sync_with_cpp()
+    main._sync_with_cpp()
+    assert block.op_size() == 1
+
+
+def test_no_imperative_mode_is_left_or_entered() -> None:
+    for leave in (fluid.disable_dygraph, fluid.disable_imperative):
+        leave()
+        assert not fluid.in_dygraph_mode()
+    with pytest.raises(AttributeError, match="Programs are always static: leave it out"):
+        _ = fluid.enable_dygraph
+
+
 def test_curves(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     curves = rowlock.utils.Ploter("train", "test")
     curves.append("train", 1, np.float32(0.5))

@@ -91,7 +91,7 @@ def hierarchical_sigmoid_rows(ins: Slots, attrs: Slots) -> Slots:
         way += [(-1, 0)] * (len(cost) - len(way))
         for (node, turn), log_cost in zip(way, cost, strict=True):
             ended = node < 0
-            slope = 0.0 if ended else (np.exp(log_cost) - 1) / np.exp(log_cost) - turn
+            slope = 0.0 if ended else (np.exp(log_cost) - 1) / np.exp(log_cost) - (turn != 0)
             rows.append(attrs["height"] if ended else node)
             values.append(slope * ins["Out@GRAD"][n, 0] * ins["X"][n])
     return {"Rows": rows, "Values": values}

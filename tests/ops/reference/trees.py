@@ -73,7 +73,7 @@ def hierarchical_sigmoid(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str
     for row, label in enumerate(ins["Label"].reshape(-1)):
         if custom:
             path = zip(ins["PathTable"][row], ins["PathCode"][row], strict=True)
-            path = [(k, node, turn) for k, (node, turn) in enumerate(path) if node >= 0]
+            path = [(k, node, turn != 0) for k, (node, turn) in enumerate(path) if node >= 0]
         else:
             bits = f"{label + classes:b}"[:0:-1]
             path = [(k, (label + classes) // 2 ** (k + 1) - 1, int(b)) for k, b in enumerate(bits)]
