@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -354,74 +354,43 @@ def floats(x: Variable) -> Variable:
     return layers.cast(x, "float32") if x.dtype in INTEGERS else x
 
 
-def _of_floats(compute: Callable[..., Variable], x: Variable, name: str | None = None) -> Variable:
+class _OfFloats(Protocol):
+    def __call__(self, x: Variable, name: str | None = None) -> Variable: ...
+
+
+def _on_floats(compute: Callable[..., Variable], x: Variable, name: str | None = None) -> Variable:
     return compute(floats(x), name=name)
 
 
-acos = of_family(
-    _of_floats,
-    unary.acos,
-    "acos",
-    "The angle in [0, pi] whose cosine is x. Integers become float32.",
-)
-acosh = of_family(
-    _of_floats, unary.acosh, "acosh", "log(x + sqrt(x^2 - 1)). Integers become float32."
-)
-asin = of_family(
-    _of_floats,
-    unary.asin,
-    "asin",
-    "The angle in [-pi/2, pi/2] whose sine is x. Integers become float32.",
-)
-asinh = of_family(
-    _of_floats, unary.asinh, "asinh", "log(x + sqrt(x^2 + 1)). Integers become float32."
-)
-atan = of_family(
-    _of_floats,
-    unary.atan,
-    "atan",
-    "The angle in (-pi/2, pi/2) whose tangent is x. Integers become float32.",
-)
-atanh = of_family(
-    _of_floats, unary.atanh, "atanh", "log((1 + x) / (1 - x)) / 2. Integers become float32."
-)
-cosh = of_family(_of_floats, unary.cosh, "cosh", "(exp(x) + exp(-x)) / 2. Integers become float32.")
-digamma = of_family(
-    _of_floats,
-    unary.digamma,
-    "digamma",
-    "The derivative of log |Gamma(x)|. Integers become float32.",
-)
-expm1 = of_family(
-    _of_floats, unary.expm1, "expm1", "exp(x) - 1, exact near 0. Integers become float32."
-)
-lgamma = of_family(_of_floats, unary.lgamma, "lgamma", "log |Gamma(x)|. Integers become float32.")
-log1p = of_family(
-    _of_floats, unary.log1p, "log1p", "log(1 + x), exact near 0. Integers become float32."
-)
-log2 = of_family(
-    _of_floats, unary.log2, "log2", "The logarithm to base 2. Integers become float32."
-)
-log10 = of_family(
-    _of_floats, unary.log10, "log10", "The logarithm to base 10. Integers become float32."
-)
-sinh = of_family(_of_floats, unary.sinh, "sinh", "(exp(x) - exp(-x)) / 2. Integers become float32.")
-tan = of_family(_of_floats, unary.tan, "tan", "sin(x) / cos(x). Integers become float32.")
+def _of_floats(compute: Callable[..., Variable], text: str) -> _OfFloats:
+    text = f"{text} Integers become float32."
+    return of_family(_on_floats, compute, compute.__name__, text)
 
 
-cos = of_family(_of_floats, unary.cos, "cos", "The cosine. Integers become float32.")
-exp = of_family(_of_floats, unary.exp, "exp", "e to the power x. Integers become float32.")
-log = of_family(_of_floats, unary.log, "log", "The natural logarithm. Integers become float32.")
-reciprocal = of_family(
-    _of_floats, unary.reciprocal, "reciprocal", "1 / x. Integers become float32."
-)
-rsqrt = of_family(_of_floats, unary.rsqrt, "rsqrt", "1 / sqrt(x). Integers become float32.")
-sigmoid = of_family(
-    _of_floats, unary.sigmoid, "sigmoid", "1 / (1 + exp(-x)). Integers become float32."
-)
-sin = of_family(_of_floats, unary.sin, "sin", "The sine. Integers become float32.")
-sqrt = of_family(_of_floats, unary.sqrt, "sqrt", "The square root. Integers become float32.")
-tanh = of_family(_of_floats, unary.tanh, "tanh", "The hyperbolic tangent. Integers become float32.")
+acos = _of_floats(unary.acos, "The angle in [0, pi] whose cosine is x.")
+acosh = _of_floats(unary.acosh, "log(x + sqrt(x^2 - 1)).")
+asin = _of_floats(unary.asin, "The angle in [-pi/2, pi/2] whose sine is x.")
+asinh = _of_floats(unary.asinh, "log(x + sqrt(x^2 + 1)).")
+atan = _of_floats(unary.atan, "The angle in (-pi/2, pi/2) whose tangent is x.")
+atanh = _of_floats(unary.atanh, "log((1 + x) / (1 - x)) / 2.")
+cosh = _of_floats(unary.cosh, "(exp(x) + exp(-x)) / 2.")
+digamma = _of_floats(unary.digamma, "The derivative of log |Gamma(x)|.")
+expm1 = _of_floats(unary.expm1, "exp(x) - 1, exact near 0.")
+lgamma = _of_floats(unary.lgamma, "log |Gamma(x)|.")
+log1p = _of_floats(unary.log1p, "log(1 + x), exact near 0.")
+log2 = _of_floats(unary.log2, "The logarithm to base 2.")
+log10 = _of_floats(unary.log10, "The logarithm to base 10.")
+sinh = _of_floats(unary.sinh, "(exp(x) - exp(-x)) / 2.")
+tan = _of_floats(unary.tan, "sin(x) / cos(x).")
+cos = _of_floats(unary.cos, "The cosine.")
+exp = _of_floats(unary.exp, "e to the power x.")
+log = _of_floats(unary.log, "The natural logarithm.")
+reciprocal = _of_floats(unary.reciprocal, "1 / x.")
+rsqrt = _of_floats(unary.rsqrt, "1 / sqrt(x).")
+sigmoid = _of_floats(unary.sigmoid, "1 / (1 + exp(-x)).")
+sin = _of_floats(unary.sin, "The sine.")
+sqrt = _of_floats(unary.sqrt, "The square root.")
+tanh = _of_floats(unary.tanh, "The hyperbolic tangent.")
 
 
 def erf(x: Variable, name: str | None = None) -> Variable:
