@@ -25,7 +25,7 @@ from ..cuda.runtime import Captured, Dims, Event, Fork, Properties, Step, Waitin
 from ..host.host_memory import MemoryRanges, aligned, when_gone
 from .host_compiler import compiled, host_compiler
 from .on_host import HostMemoryRuntime
-from .streams import ALLOCATED, LOOK_S, NOT_YET, SimulatedStream, in_graph, is_device_memory
+from .streams import ALLOCATED, LOOK_S, NOT_YET, SimulatedStream, in_graph
 
 COUNT = "ROWLOCK_SIMULATED_GPUS"  # in the environment: how many GPUs to simulate
 MEMORY = "ROWLOCK_SIMULATED_GPU_BYTES"  # of memory for each (default: 4 GiB)
@@ -177,17 +177,7 @@ class SimulatedRuntime(HostMemoryRuntime):
             self.compute.advance(self.compute.put)
 
     def capture(self, steps: Sequence[Step]) -> Step:
-        for step in steps:
-            self._refuse_pageable(step)
         return partial(self.execute, steps, by_graph=True)
-
-    def _refuse_pageable(self, step: Step) -> None:
-        """Refuse work on host memory that may move: a graph would go on with its address of now."""
-        for array in (*getattr(step, "args", ()), *getattr(step, "keywords", {}).values()):
-            if isinstance(array, np.ndarray) and array.size and not self.on_host(array):
-                begin, end = np.lib.array_utils.byte_bounds(array)
-                if not is_device_memory(begin, end - begin):
-                    raise ValueError(f"{array.nbytes} bytes at {begin:#x} are pageable memory")
 
     def record(self, stream: SimulatedStream) -> SimulatedEvent:
         return SimulatedEvent(stream)

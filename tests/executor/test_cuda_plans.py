@@ -171,16 +171,6 @@ def test_what_cuda_refuses_to_capture_goes_on_call_by_call(
     assert any("not captured: NotImplementedError" in line for line in trained.plan.described())
 
 
-def test_no_graph_holds_memory_of_the_host_that_may_move() -> None:
-    runtime = SimulatedRuntime()
-    device = device_array(runtime, (4,), np.float32)
-    pinned, pageable = runtime.pinned(16).view(np.float32), np.ones(4, np.float32)
-    runtime.capture([runtime.copying(device, pinned), partial(np.add, device, 1.0, out=device)])
-    for step in (runtime.copying(device, pageable), partial(np.add, device, 1.0, out=pageable)):
-        with pytest.raises(ValueError, match="pageable"):
-            runtime.capture([step])
-
-
 def test_a_step_is_not_blamed_for_a_wrong_id_of_the_one_behind_it() -> None:
     trained = Trained(ids=True)
     x = np.ones((2, 4), "float32")
