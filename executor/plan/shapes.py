@@ -242,13 +242,13 @@ class Shapes:
             [(slot, [i >= 0 for i in positions]) for slot, positions in side.items()]
             for side in (record.inputs, record.outputs)
         ]
-        form = repr((record.op, record.attrs, slots))
+        form = repr((record.op, record.short_attrs, slots))
         op, reader = OPS[record.op], None
         by_elements = any(i >= 0 for i in _elements_read(record))
         if by_elements and op.sizes_of is not None:
             names = op.values_read(record.attrs, record.inputs)
             read = [(slot, tuple([i for i in record.inputs[slot] if i >= 0])) for slot in names]
-            key = op.sizes_of, repr(record.attrs), tuple(read)
+            key = op.sizes_of, repr(record.short_attrs), tuple(read)
             if key not in self._readers:
                 self._readers[key] = SizeReader(record, len(self._readers), read)
             reader, by_elements = self._readers[key], False

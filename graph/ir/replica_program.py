@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from ...strategies.errors import FeedError
 from ...strategies.types import VarType
 from ..ops.amp import LOSS_SCALING
@@ -20,6 +22,9 @@ from ..ops.region import REGION
 from ..ops.registry import OPS, Spec
 from ..program.role import OpRole
 from .graph import EVERYWHERE, FEED, STATE, Graph, Node, Value
+
+_LONG = 1024  # numbers in a list
+_NUMBERS = frozenset((bool, int, float))
 
 
 @dataclass(frozen=True)
@@ -76,9 +81,30 @@ class NodeRecord:
         return tuple(i for positions in self.outputs.values() for i in positions if i >= 0)
 
     @functools.cached_property
+    def short_attrs(self) -> Mapping[str, Any]:
+        """The attributes, with digests in place of long lists of numbers: first values may be millions."""
+        return {name: _digest(value) for name, value in self.attrs.items()}
+
+    @functools.cached_property
     def _touched(self) -> tuple[int, ...]:
         slots = (*self.inputs.values(), *self.outputs.values())
         return tuple(i for positions in slots for i in positions if i >= 0)
+
+
+def _digest(value: Any) -> Any:
+    """Return a hash that stands for a long list of numbers, other values as they are."""
+    if (
+        not isinstance(value, list)
+        or len(value) <= _LONG
+        or not _NUMBERS.issuperset(map(type, value))
+    ):
+        return value
+    numbers = np.array(value)
+    return (
+        f"{numbers.dtype} {hashlib.sha256(numbers).hexdigest()}"
+        if numbers.dtype != object
+        else value
+    )
 
 
 def _unplaced(attrs: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,7 +180,8 @@ class ReplicaProgram:
         used = {i for node in self.nodes for i in node.touches()}
         reduced = {i for node in self.nodes if node.op in COLLECTIVES for i in node.touches()}
         nodes = [
-            (n.op, n.inputs, n.outputs, _unplaced(n.attrs), n.kernel, n.at) for n in self.nodes
+            (n.op, n.inputs, n.outputs, _unplaced(n.short_attrs), n.kernel, n.at)
+            for n in self.nodes
         ]
         values = {
             i: (

@@ -146,7 +146,7 @@ def computed(
     few = all(operand.size <= _LARGEST for operand in operands)
     if compute is None or type in ("shape", "size", *VIEWS) or not few:
         return None
-    if type == "fill_constant" and prod(attrs["shape"]) > _LARGEST:
+    if type in ("fill_constant", "assign_value") and prod(attrs["shape"]) > _LARGEST:
         return None
     result = compute(list(operands), attrs)
     return None if result is None else np.asarray(result).astype(to_numpy(dtype))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .block import Block
 
 Names = dict[str, list[str]]
+_PLAIN = frozenset((bool, int, float, str))
 _LEVEL = None  # all that is known of one is that it is there
 
 
@@ -439,7 +440,11 @@ def plain(value: Any) -> Any:
     """Return an attribute's value as Python's numbers and lists: NumPy's are in no file and no message."""
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
-    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+    if not isinstance(value, (list, tuple)):
+        return value
+    if _PLAIN.issuperset(map(type, value)):  # a parameter's first values may be millions
+        return list(value)
+    return [plain(item) for item in value]
 
 
 def user_frame(stack: Sequence[str]) -> str:
