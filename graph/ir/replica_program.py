@@ -101,7 +101,7 @@ def _digest(value: Any) -> Any:
         return value
     numbers = np.array(value)
     return (
-        f"{numbers.dtype} {hashlib.sha256(numbers).hexdigest()}"
+        f"{numbers.dtype} {hashlib.sha256(numbers.data).hexdigest()}"
         if numbers.dtype != object
         else value
     )
