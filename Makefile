@@ -1,5 +1,6 @@
-# make demo: trains on two Ray replicas. make test: lint, types, tests, notebooks. make test-fast: tests that start
-# no Ray, kill nothing, compile no kernels of a GPU and draw no nets. make test-all: the slow tests too.
+# make demo: trains on two Ray replicas. make test: lint, types, tests, notebooks; of slow tests one in three, drawn by
+# the seed. make test-fast: tests that start no Ray, kill nothing, compile no kernels of a GPU and draw no nets.
+# make test-all: all slow tests.
 # make test-gpu: on a GPU.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -16,6 +17,7 @@ demo: $(VENV)/.demo
 
 test: lint
 	$(MAKE) --no-print-directory --jobs 2 types checks
+	$(PYTEST) -m drawn tests/attack
 
 lint: $(VENV)/.dev
 	$(RUN)/ruff check .
@@ -26,7 +28,7 @@ types: $(VENV)/.dev
 	$(RUN)/mypy
 
 checks: $(VENV)/.dev
-	$(BESIDE) -n 3 -m "not slow"
+	$(BESIDE) -n 3 -m "not slow or drawn" --ignore=tests/attack
 
 test-fast: $(VENV)/.dev
 	$(BESIDE) -n 2 -m "not slow and not ray and not kills and not cuda" --ignore-glob="*/test_random_*"

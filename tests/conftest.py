@@ -41,6 +41,7 @@ from tests.programs import own_programs
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 GPUS = 4  # that actors may have, simulated ones
+_SLOW_PART = 3  # one in so many of the slow tests is in `make test`
 # Of all that is drawn at random; processes that run tests side by side, or for one, have the same.
 SEED = int(os.environ.setdefault("ROWLOCK_TEST_SEED", str(random.randrange(1 << 16))))
 
@@ -126,7 +127,7 @@ _RAY, _GPUS = {"ray", "actor calls"}, {"gpu", "nccl"}  # of what tests are param
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is seen to start Ray or to run kernels of a GPU; and attacks, which take long."""
+    """Mark tests that are seen to start Ray, to run kernels of a GPU, or to be attacks; draw slow tests."""
     for item in items:
         chosen = getattr(item, "callspec", None)
         values = list(chosen.params.values()) if chosen else []
@@ -143,6 +144,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     both = [item for item in both if "test_execution" in item.nodeid]
     for item in random.Random(SEED).sample(both, max(0, len(both) - 2)):
         item.add_marker("slow")
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    for item in random.Random(SEED).sample(slow, -(-len(slow) // _SLOW_PART)):
+        item.add_marker("drawn")
     # What takes long comes first: a worker that came to such a file at the end would leave the others idle.
     waits = {item.path for item in items if any(map(item.get_closest_marker, ("ray", "timeout")))}
     counts = Counter(item.path for item in items)
