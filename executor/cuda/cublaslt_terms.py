@@ -41,9 +41,8 @@ _EPILOGUES = {
 _TRANSPOSE_A, _TRANSPOSE_B, _EPILOGUE, _BIAS, _AUX, _AUX_LD = 3, 4, 7, 8, 11, 12
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6
 _WORKSPACE, _REDUCTIONS, _ALIGNMENTS = 1, 3, (5, 6, 7, 8)
-_SUMS_IN_COMPUTE_TYPE = (
-    2  # parts of a sum over K are added in a second step, in their order in memory
-)
+# Parts of a sum over K are added in a second step, in their order in memory
+_SUMS_IN_COMPUTE_TYPE = 2
 _STATUS = {
     1: "not initialized",
     3: "allocation failed",
@@ -55,9 +54,8 @@ _STATUS = {
     15: "not supported",
     16: "license error",
 }
-_MOST_ALIGNED = (
-    16  # bytes that a thread, or TMA, takes at once: more would tell apart what is computed alike
-)
+# Bytes that a thread, or TMA, takes at once: more would tell apart what is computed alike
+_MOST_ALIGNED = 16
 
 
 @cache

@@ -28,9 +28,8 @@ from .budget import Budget
 from .values import Values
 from .verify import Batch, verify
 
-VariantKey = tuple[
-    Any, ...
-]  # what a program is compiled for: feeds, fetches, and what follows from them
+# What a program is compiled for: feeds, fetches, and what follows from them
+VariantKey = tuple[Any, ...]
 
 VARIANTS_KEPT = 64  # of a program that is compiled for ever other feeds, sizes or fetches
 
@@ -58,9 +57,8 @@ class CompiledVariant:
         self.specs: list[Spec] | None = None  # of the shapes that were checked last
         self.number = number
         self.unload: Callable[[], Any] = lambda: None
-        self.generation = (
-            generation  # of tensors' memory, when the program's persistables were checked
-        )
+        # Of tensors' memory, when the program's persistables were checked
+        self.generation = generation
         self.writes = bool(program.written_names())
         self.votes = any(node.op in COLLECTIVES for node in program.nodes)
         self.stages = stages

@@ -117,9 +117,8 @@ def _product(left: np.ndarray, right: np.ndarray, out: np.ndarray) -> ForeignCal
         return None
     if min(rows, between, columns) < 2 or any(np.may_share_memory(out, m) for m in (left, right)):
         return None
-    if address(left) == address(
-        right
-    ):  # the product of a matrix and its transpose is another function
+    # The product of a matrix and its transpose is another function
+    if address(left) == address(right):
         return None
     function, real = gemm
     sizes = map(count_of, (rows, columns, between))

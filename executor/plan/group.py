@@ -16,9 +16,8 @@ from ..cuda.device_vote import DeviceVote
 from ..cuda.runtime import Event
 from ..host.deadline import Deadline
 
-DEADLINE_S = (
-    60.0  # for which a rank waits for the others unless it is told another number of seconds
-)
+# For which a rank waits for the others unless it is told another number of seconds
+DEADLINE_S = 60.0
 
 Call = Callable[[], Any]
 Agree = Callable[[int], Sequence[int]]

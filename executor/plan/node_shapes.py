@@ -18,9 +18,8 @@ from ..kernels.registry import bind
 
 _COMPUTED_KNOWN = 64  # specs for which a node that the host computes is bound
 Elements = dict[int, np.ndarray]  # those that are known before a step, by position
-Known = BoundedDict[
-    Any, list[Spec | None]
-]  # the specs that nodes of one form write, by those they read
+# The specs that nodes of one form write, by those they read
+Known = BoundedDict[Any, list[Spec | None]]
 
 
 class SizeReader:

@@ -22,9 +22,8 @@ from .node_shapes import picked
 
 Buffer = tuple[int, int, np.ndarray]  # where bytes begin, how many there are, and these
 Leaf = Callable[[list[int]], Any]  # makes an array, or a number, of picked numbers
-Maker = Callable[
-    [list[Any]], Any
-]  # makes something of a pool: of arrays, and of what does not vary
+# Makes something of a pool: of arrays, and of what does not vary
+Maker = Callable[[list[Any]], Any]
 _DEPTH = 12  # of what a call knows
 _VALUES = str, float, bool, type(None), np.generic, np.dtype, type
 _CONSTANT = (

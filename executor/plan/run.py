@@ -25,9 +25,8 @@ from .instruction import Instruction
 
 MEASURED_STEPS = 2  # steps run in order before lanes are dealt
 _HANDOVER_S = 70e-6  # what it takes until another thread goes on
-_WORTH = (
-    0.9  # lanes are used if they are expected to take less than this share of the time in order
-)
+# Lanes are used if they are expected to take less than this share of the time in order
+_WORTH = 0.9
 
 
 @dataclass(frozen=True)

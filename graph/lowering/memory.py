@@ -26,9 +26,8 @@ from ..ops.collective import BROADCAST, BUCKETED, COLLECTIVES
 from ..ops.registry import OPS, Inference, Spec
 
 ALIGNMENT = 64  # bytes; a cache line, and what vector units like best
-GPU_ALIGNMENT = (
-    256  # bytes; a whole number of a GPU's transactions, for which its libraries are tuned
-)
+# Bytes; a whole number of a GPU's transactions, for which its libraries are tuned
+GPU_ALIGNMENT = 256
 _BEFORE = -1  # feeds are there before the first node
 
 

@@ -51,9 +51,8 @@ class Spec(NamedTuple):
 _LONG = 64  # numbers of an attribute
 OFFSETS = Spec((-1,), VarType.INT64)  # of a level of sequences: one more than there are
 
-Values = Callable[
-    [str], Sequence[np.ndarray | None]
-]  # the elements of what a slot reads, where known
+# The elements of what a slot reads, where known
+Values = Callable[[str], Sequence[np.ndarray | None]]
 Elements = Mapping[str, Sequence[np.ndarray]]  # of what slots read
 
 

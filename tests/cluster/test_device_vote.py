@@ -289,9 +289,8 @@ def test_a_kernel_that_finds_a_wrong_operand_keeps_all_from_writing() -> None:
         well = team.launch(3)
         other.runtime.execute(rows_of(device, "gather", np.array([0, 7]), 5))  # type: ignore[union-attr]
         failing = team.launch(4)
-        _advance(
-            [replica.group for replica in members.replicas]
-        )  # GPUs do not wait for their hosts
+        # GPUs do not wait for their hosts
+        _advance([replica.group for replica in members.replicas])
         answers = team.land(well)
         assert all(answer.kind == "fetched" for answer in answers.values()), answers
         answers = team.land(failing)

@@ -546,9 +546,8 @@ def test_trainers_on_gpus(ray_cluster: None, rows: bool) -> None:
             exe.run(program, fed, [net.loss], scope=net.scope)
         report = program.explain()
         assert rows == any("stay rows" in note for note in report.graph.notes)
-        assert "a step is 2 graph(s)" in str(report) and "2 captured" in str(
-            report
-        )  # parted by the vote
+        # Parted by the vote
+        assert "a step is 2 graph(s)" in str(report) and "2 captured" in str(report)
 
     with lasting("ray"):
         all_well(at_once([partial(run, t) for t in range(2)]))

@@ -420,9 +420,8 @@ def test_calls_are_spent_on_kernels_that_are_near_the_fastest(
 
     def call(name: str) -> None:
         count[name] += 1
-        cold = (
-            0.06 if name == "onednn" else 2e-3
-        )  # the first of all has new memory and instructions
+        # The first of all has new memory and instructions
+        cold = 0.06 if name == "onednn" else 2e-3
         clocks.work(seconds[name] + (cold if count[name] == 1 else 0.0))
 
     monkeypatch.setattr(measuring, "bind", lambda *how: [partial(call, how[-1])])

@@ -235,9 +235,8 @@ def test_kernels_of_a_large_model_compile_for_its_sizes(
         return launch(self, kernel, *how)
 
     monkeypatch.setattr(NullRuntime, "launch", noted)
-    monkeypatch.setattr(
-        gpu_kernels, "upload", lambda *_: None
-    )  # address space, which nothing reads
+    # Address space, which nothing reads
+    monkeypatch.setattr(gpu_kernels, "upload", lambda *_: None)
     plan = Bound(model, NullRuntime(), tiny=False).plan
     assert [segment.capturable for segment in plan.segments] == [True]
     assert_compile_for_a_gpu(kernels)

@@ -95,7 +95,6 @@ def frame_bytes(cubin: bytes) -> int:
             form, attribute, length = struct.unpack_from("<BBH", cubin, at)
             if attribute == 0x11:
                 frames.append(struct.unpack_from("<II", cubin, at + 4)[1])
-            at += 4 + (
-                length if form == 4 else 0
-            )  # other forms have their value in place of a length
+            # Other forms have their value in place of a length
+            at += 4 + (length if form == 4 else 0)
     return max(frames)

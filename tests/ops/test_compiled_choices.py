@@ -169,9 +169,8 @@ def test_what_is_bad_is_refused_alike(
 def test_the_best_chain_of_tags(judged: bool, padded: bool) -> None:
     rng = np.random.default_rng(5)
     rows, tags = (3, 6) if padded else (18,), 7
-    x = (
-        rng.standard_normal((*rows, tags)).round(1).astype("f4")
-    )  # some chains are as good as others
+    # Some chains are as good as others
+    x = rng.standard_normal((*rows, tags)).round(1).astype("f4")
     x.reshape(-1)[rng.integers(0, x.size, 3)] = [np.nan, np.inf, -np.inf]
     inputs = {"Emission": x, "Transition": rng.standard_normal((9, 7)).round(1).astype("f4")}
     inputs |= (

@@ -19,9 +19,8 @@ from .support import of_same_float
 
 _INCLUDES = ("reduce.cuh", "assert.cuh", "ctc.cuh")
 _MOST_THREADS = 256
-MOST_BYTES = (
-    1 << 30
-)  # of all paths: more is left to the array module, which knows how long labels are
+# Of all paths: more is left to the array module, which knows how long labels are
+MOST_BYTES = 1 << 30
 
 _on = partial(kernel, on=("cuda",), takes=of_same_float, nonempty=True)
 
