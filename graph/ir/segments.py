@@ -86,6 +86,9 @@ def _cuts(program: ReplicaProgram) -> Iterator[list[int]]:
     run, so that a round of a loop has no more cuts than it needs.
     """
     cuts = {k for k in range(len(program.nodes)) if _may_cut(program, k)}
+    if program.nodes and not cuts:
+        yield list(range(len(program.nodes)))
+        return
     waits, late = _waits(program, cuts), set[int]()
     for k, before in enumerate(waits):
         if before >= cuts or before & late:

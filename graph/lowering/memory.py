@@ -635,13 +635,15 @@ def place(
             offsets[root] = 0
             continue
         best, room, reached = -1, total + size + 1, 0
-        beside = [(begin, end) for begin, end, a, b in placed if a <= last and b >= first]
-        for begin, end in beside:
-            gap = begin - reached
-            if size <= gap < room:
-                best, room = reached, gap
-            if end > reached:
-                reached = end
+        for begin, end, a, b in placed:
+            if a <= last and b >= first:
+                gap = begin - reached
+                if size <= gap < room:
+                    best, room = reached, gap
+                    if gap == size:
+                        break
+                if end > reached:
+                    reached = end
         at = offsets[root] = best if best >= 0 else reached
         insort(placed, (at, at + size, first, last))
         total = max(total, at + size)
