@@ -10,7 +10,7 @@ from .lod import no_sequences
 from .operands import Gradient, Input, Operands, Output, Positive, Unary
 from .registry import Inference, Op, Specs, define, in_steps
 from .rules import same
-from .samples import distribution, integers, lengths, normal, sample, uniform
+from .samples import sample
 from .shapes import Sized
 
 
@@ -48,7 +48,7 @@ define(
     random=True,
     samples=(sample(shape=[4, 5], low=-3, high=7, seed=5),),
     refuses=(sample(shape=[2], low=3, high=3),),
-    in_steps=in_steps((sample({"ShapeTensor": lengths(4, 5)}, low=-3, high=7, seed=5),)),
+    in_steps=in_steps((sample("ShapeTensor lengths [4 5]", low=-3, high=7, seed=5),)),
 )
 
 
@@ -97,10 +97,10 @@ for _name, _record in (("uniform", UniformLike), ("gaussian", GaussianLike)):
         random=True,
         by_place=lambda attrs: True,
         samples=(
-            sample({"Input": normal(4, 2)}, shape=[-1, 3], seed=5),
-            sample({"Input": normal(4, 2)}, shape=[3, -1], output_dim_idx=1),
+            sample("Input [4 2]", shape=[-1, 3], seed=5),
+            sample("Input [4 2]", shape=[3, -1], output_dim_idx=1),
         ),
-        refuses=(sample({"Input": normal(4, 2)}, shape=[-1, 3], input_dim_idx=2),),
+        refuses=(sample("Input [4 2]", shape=[-1, 3], input_dim_idx=2),),
     )
 
 
@@ -116,7 +116,7 @@ define(
     Sized("X floats [samples classes] -> Out int64 [samples]", "min < max"),
     random=True,
     by_place=lambda attrs: True,
-    samples=(sample({"X": distribution(5, 4)}, seed=3),),
+    samples=(sample("X distribution [5 4]", seed=3),),
 )
 
 
@@ -141,7 +141,7 @@ define(
     ),
     random=True,
     by_place=lambda attrs: True,
-    samples=(sample({"X": normal(3, 5, 4), "Seed": integers(1, high=9)}, shape=[2, 3]),),
+    samples=(sample("X [3 5 4], Seed 0:9 [1]", shape=[2, 3]),),
 )
 
 
@@ -161,7 +161,7 @@ define(
     Sized("X, Seed -> Out, ShuffleIdx int64 [rows], SeedOut as Seed", "rows = prod(X[:-1])"),
     random=True,
     by_place=lambda attrs: True,
-    samples=(sample({"X": normal(5, 3), "Seed": integers(1, high=9)}),),
+    samples=(sample("X [5 3], Seed 0:9 [1]"),),
     slope=Op("shuffle_batch_grad", ShuffleBatchGrad, same("Out@GRAD", "X@GRAD")),
 )
 define(
@@ -170,7 +170,7 @@ define(
     same(),
     random=True,
     by_place=lambda attrs: True,
-    samples=(sample({"X": uniform(4, 5)}),),
+    samples=(sample("X uniform [4 5]"),),
 )
 
 
@@ -190,7 +190,7 @@ define(
     random=True,
     by_place=lambda attrs: True,
     samples=(
-        sample({"X": distribution(3, 6)}, num_samples=4),
-        sample({"X": distribution(5)}, num_samples=9, replacement=True),
+        sample("X distribution [3 6]", num_samples=4),
+        sample("X distribution [5]", num_samples=9, replacement=True),
     ),
 )

@@ -22,7 +22,7 @@ from .registry import (
     register,
 )
 from .rules import merge_dims
-from .samples import integers, normal, sample, uniform
+from .samples import sample
 from .second_order import Second, derived
 
 
@@ -182,21 +182,15 @@ def _define(
 
 
 _SHAPES = (
-    ((3, 4), (3, 4), -1),
-    ((2, 3, 4), (4,), -1),
-    ((2, 3, 4), (3,), 1),
-    ((2, 3, 4), (2, 3), 0),
-    ((2, 1), (1,), -1),
+    ("3 4", "3 4", -1),
+    ("2 3 4", "4", -1),
+    ("2 3 4", "3", 1),
+    ("2 3 4", "2 3", 0),
+    ("2 1", "1", -1),
 )
-_SAMPLES = tuple(sample({"X": normal(*x), "Y": normal(*y)}, axis=a) for x, y, a in _SHAPES)
-_POSITIVE = tuple(
-    sample({"X": uniform(*x, low=0.5, high=2.0), "Y": uniform(*y, low=0.5, high=2.0)}, axis=a)
-    for x, y, a in _SHAPES
-)
-_REFUSES = (
-    sample({"X": normal(3, 4), "Y": normal(3)}),
-    sample({"X": normal(3, 4), "Y": normal(4)}, axis=2),
-)
+_SAMPLES = tuple(sample(f"X [{x}], Y [{y}]", axis=axis) for x, y, axis in _SHAPES)
+_POSITIVE = tuple(sample(f"X 0.5:2.0 [{x}], Y 0.5:2.0 [{y}]", axis=axis) for x, y, axis in _SHAPES)
+_REFUSES = (sample("X [3 4], Y [3]"), sample("X [3 4], Y [4]", axis=2))
 
 _define("elementwise_add", lambda x, y: x + y, ElementwiseGrad, samples=_SAMPLES, refuses=_REFUSES)
 _define("elementwise_sub", lambda x, y: x - y, ElementwiseGrad, samples=_SAMPLES, refuses=_REFUSES)
@@ -221,10 +215,7 @@ _define(
 _define("elementwise_pow", lambda x, y: x**y, ElementwiseGrad, samples=_POSITIVE, refuses=_REFUSES)
 
 # What they compute depends on the element type (see the kernels), so they have no expression.
-_WHOLE = (
-    sample({"X": integers(3, 4, low=-9, high=9), "Y": integers(3, 4, low=1, high=5)}),
-    sample({"X": integers(3, 4, low=-9, high=9), "Y": integers(4, low=-5, high=-1)}),
-)
+_WHOLE = (sample("X -9:9 [3 4], Y 1:5 [3 4]"), sample("X -9:9 [3 4], Y -5:-1 [4]"))
 _define("elementwise_mod", None, None, samples=(*_WHOLE, *_POSITIVE[:2]), refuses=_REFUSES)
 _define(
     "elementwise_floordiv",
@@ -232,5 +223,5 @@ _define(
     None,
     shape=whole_shape,
     samples=_WHOLE,
-    refuses=(sample({"X": normal(3, 4), "Y": normal(3, 4)}),),
+    refuses=(sample("X [3 4], Y [3 4]"),),
 )

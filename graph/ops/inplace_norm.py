@@ -20,7 +20,7 @@ from .norm import (
 )
 from .operands import Input, Output
 from .registry import Op, define
-from .samples import normal, sample
+from .samples import sample
 from .shapes import Sized
 
 
@@ -78,11 +78,11 @@ def inplace_abn_grad(a: InplaceAbnGrad) -> f.Results:
 
 
 _SAMPLES = (
-    sample({"X": normal(4, 3, 2, 2), **STATISTICS}),
-    sample({"X": normal(6, 3), **STATISTICS}, activation="identity"),
-    sample({"X": normal(4, 2, 2, 3), **STATISTICS}, data_layout="NHWC", activation="leaky_relu"),
-    sample({"X": normal(4, 3, 2, 2), **STATISTICS}, activation="elu", alpha=0.7),
-    sample({"X": normal(4, 3, 2), **STATISTICS}, activation="elu", use_global_stats=True),
+    sample("X [4 3 2 2]", STATISTICS),
+    sample("X [6 3]", STATISTICS, activation="identity"),
+    sample("X [4 2 2 3]", STATISTICS, data_layout="NHWC", activation="leaky_relu"),
+    sample("X [4 3 2 2]", STATISTICS, activation="elu", alpha=0.7),
+    sample("X [4 3 2]", STATISTICS, activation="elu", use_global_stats=True),
 )
 
 define(

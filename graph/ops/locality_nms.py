@@ -211,12 +211,12 @@ _QUADS = [
 _TOP = {"nms_top_k": 10, "keep_top_k": 5, "score_threshold": 0.3}
 _TEXT = {"BBoxes": table(_QUADS), "Scores": uniform(2, 1, 2, low=0.2)}
 _SAMPLES = (
-    sample({"BBoxes": table([_BOXES]), "Scores": uniform(1, 1, 4, low=0.2)}, **_TOP),
+    sample({"BBoxes": table([_BOXES])}, "Scores 0.2:1.0 [1 1 4]", **_TOP),
     sample(_TEXT, **_TOP, normalized=False),
 )
 _REFUSES = (
-    sample({"BBoxes": uniform(2, 4, 5), "Scores": uniform(2, 1, 4)}),
-    sample({"BBoxes": uniform(2, 4, 8), "Scores": uniform(2, 1, 3)}),
+    sample("BBoxes uniform [2 4 5], Scores uniform [2 1 4]"),
+    sample("BBoxes uniform [2 4 8], Scores uniform [2 1 3]"),
 )
 
 define(

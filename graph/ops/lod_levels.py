@@ -17,7 +17,7 @@ from . import formula as f
 from .lod import LodRule, Lods, no_sequences
 from .operands import Array, Input, Operands, Output, record_of
 from .registry import OFFSETS, Inference, Specs, define
-from .samples import integers, normal, offsets, sample
+from .samples import sample
 from .sequence_window import patches
 from .shapes import Sized
 
@@ -219,7 +219,7 @@ define(
     _AS_MANY,
     needs=lambda attrs: {"Out": ("X",)},
     lod=no_sequences,
-    samples=(sample({"X": offsets(2, 0, 3), "Rows": normal(5, 2)}),),
+    samples=(sample("X offsets [2 0 3], Rows [5 2]"),),
 )
 define(
     "lod_from_lengths",
@@ -227,7 +227,7 @@ define(
     Sized("X integers -> Out int64 [size+1]", "size = prod(X)"),
     lod=no_sequences,
     formula=lambda a: {"out": f.offsets(a.x)},
-    samples=(sample({"X": integers(4, high=5)}), sample({"X": integers(3, 1, high=5)})),
+    samples=(sample("X 0:5 [4]"), sample("X 0:5 [3 1]")),
 )
 define(
     "lod_of_copies",
@@ -236,7 +236,7 @@ define(
     reads_values=lambda attrs: ("Y",),
     lod=no_sequences,
     formula=of_copies,
-    samples=(sample({"X": offsets(2, 0, 3), "Y": offsets(1, 2, 3)}),),
+    samples=(sample("X offsets [2 0 3], Y offsets [1 2 3]"),),
 )
 define(
     "lod_together",
@@ -244,7 +244,7 @@ define(
     equally_many,
     lod=no_sequences,
     formula=lambda a: {"out": sum(a.x[1:], a.x[0])},
-    samples=(sample({"X": [offsets(2, 0, 3), offsets(1, 1, 0)]}),),
+    samples=(sample("X* offsets [2 0 3] [1 1 0]"),),
 )
 define(
     "lod_joined",
@@ -252,7 +252,7 @@ define(
     Sized("X -> Out int64 [size]", "size = 1 + sum(n - 1 for (n,) in X)"),
     lod=no_sequences,
     formula=lambda a: {"out": behind(a.x)},
-    samples=(sample({"X": [offsets(2, 0, 3), offsets(1, 1)]}),),
+    samples=(sample("X* offsets [2 0 3] [1 1]"),),
 )
 define(
     "lod_absolute",
@@ -260,7 +260,7 @@ define(
     Sized("X -> Out int64 [size]", "size = X[0][0]"),
     lod=no_sequences,
     formula=lambda a: {"out": reduce(f.take, reversed(a.x))},
-    samples=(sample({"X": [offsets(1, 2), offsets(2, 0, 3)]}),),
+    samples=(sample("X* offsets [1 2] [2 0 3]"),),
 )
 define(
     "lod_reshaped",
@@ -268,7 +268,7 @@ define(
     _AS_MANY,
     needs=lambda attrs: {"Out": ("X",)},
     lod=no_sequences,
-    samples=(sample({"X": offsets(2, 0, 4), "Rows": normal(6, 3)}, new_dim=6),),
+    samples=(sample("X offsets [2 0 4], Rows [6 3]", new_dim=6),),
 )
 define(
     "lod_erased",
@@ -277,8 +277,8 @@ define(
     lod=no_sequences,
     formula=lambda a: {"out": f.take(f.offsets(without(a.rows, a.tokens)), a.x)},
     samples=(
-        sample({"X": offsets(2, 0, 3), "Rows": integers(5, 1, high=3)}, tokens=[1]),
-        sample({"X": offsets(2, 0, 3), "Rows": integers(5, high=3)}, tokens=[0, 2]),
+        sample("X offsets [2 0 3], Rows 0:3 [5 1]", tokens=[1]),
+        sample("X offsets [2 0 3], Rows 0:3 [5]", tokens=[0, 2]),
     ),
 )
 define(
@@ -290,8 +290,8 @@ define(
         "out": f.take(f.offsets(collapsed(a.rows, a.x, a.blank, a.merge_repeated)), a.x)
     },
     samples=(
-        sample({"X": offsets(5, 0, 4), "Rows": integers(9, 1, high=2)}),
-        sample({"X": offsets(5, 0, 4), "Rows": integers(9, 1, high=3)}, merge_repeated=False),
+        sample("X offsets [5 0 4], Rows 0:2 [9 1]"),
+        sample("X offsets [5 0 4], Rows 0:3 [9 1]", merge_repeated=False),
     ),
 )
 define(
@@ -301,7 +301,7 @@ define(
     needs=lambda attrs: {"Out": ()},
     lod=no_sequences,
     formula=of_patches,
-    samples=(sample({"X": normal(2, 3, 4, 5)}, kernels=[2, 2], strides=[1, 2]),),
+    samples=(sample("X [2 3 4 5]", kernels=[2, 2], strides=[1, 2]),),
 )
 define(
     "lod_of_pairs",
@@ -309,7 +309,7 @@ define(
     equally_many,
     lod=no_sequences,
     formula=lambda a: {"out": f.offsets(f.lengths(a.x) * f.lengths(a.y) * a.dim_t)},
-    samples=(sample({"X": offsets(2, 0, 3), "Y": offsets(3, 1, 2)}, dim_t=2),),
+    samples=(sample("X offsets [2 0 3], Y offsets [3 1 2]", dim_t=2),),
 )
 define(
     "lod_alike",
@@ -317,8 +317,8 @@ define(
     alike_shape,
     lod=no_sequences,
     formula=alike,
-    samples=(sample({"X": offsets(2, 0, 3), "Y": offsets(2, 0, 3)}),),
-    refuses=(sample({"X": offsets(2, 0, 3), "Y": offsets(2, 3)}),),
+    samples=(sample("X offsets [2 0 3], Y offsets [2 0 3]"),),
+    refuses=(sample("X offsets [2 0 3], Y offsets [2 3]"),),
 )
 define(
     "lod_of_images",
@@ -328,7 +328,7 @@ define(
     formula=of_images,
     samples=(
         sample(
-            {"X": offsets(24, 0, 20), "Y": offsets(4, 1, 2), "Z": offsets(3, 0, 5)},
+            "X offsets [24 0 20], Y offsets [4 1 2], Z offsets [3 0 5]",
             InputChannel=2,
             OutputChannel=3,
             StrideH=2,

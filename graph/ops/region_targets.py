@@ -360,7 +360,7 @@ define(
     lod=computed("lod_of_regions", " ".join(_TARGETS), "RpnRois GtBoxes"),
     random=True,
     samples=_REGIONS,
-    refuses=(sample({**_CANDIDATES, "GtClasses": table([[1], [2], [99]])}, **_FEW),),
+    refuses=(sample(_CANDIDATES, "GtClasses table [1; 2; 99]", **_FEW),),
 )
 define_level(
     "lod_of_regions",

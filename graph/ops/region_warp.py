@@ -15,7 +15,7 @@ from . import formula as f
 from .lod import no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, Positive, named
 from .registry import define, slope
-from .samples import normal, offsets, sample, table, uniform
+from .samples import offsets, sample, table
 from .shapes import Sized, numbers
 
 _NEAR = 1e-4  # numbers that differ by less are equal, of those that a perspective makes
@@ -136,10 +136,10 @@ def _sides(point: Array, low: Array, size: int) -> list[tuple[Array, Array]]:
     return [(low.astype(np.int64), 1 - share), (high.astype(np.int64), share)]
 
 
-_ROIS = table([[1.0, 0.5, 4.2, 3.1], [0.3, 1.2, 9.7, 6.4], [2.1, 2.6, 3.3, 7.8]])
-_AT = {"ROIs": _ROIS, "ROIs@LOD": [offsets(2, 1)]}
+_ROIS = "ROIs table [1.0 0.5 4.2 3.1; 0.3 1.2 9.7 6.4; 2.1 2.6 3.3 7.8]"
+_AT = f"{_ROIS}, ROIs@LOD [2 1]"
 _BINS = {"pooled_height": 2, "pooled_width": 3, "sample_per_part": 2}
-_MOVES = uniform(3, 4, 2, 3, low=-0.9, high=0.9)
+_MOVES = "Trans -0.9:0.9 [3 4 2 3]"
 
 define(
     "deformable_psroi_pooling",
@@ -159,14 +159,11 @@ define(
     formula=deformable_region_pool,
     lod=no_sequences,
     samples=(
+        sample("Input [2 4 6 8]", _AT, _MOVES, **_BINS, output_dim=4, part_size=[2, 3]),
         sample(
-            {"Input": normal(2, 4, 6, 8), **_AT, "Trans": _MOVES},
-            **_BINS,
-            output_dim=4,
-            part_size=[2, 3],
-        ),
-        sample(
-            {"Input": normal(2, 12, 6, 8), **_AT, "Trans": uniform(3, 2, 1, 2, low=-1.0, high=1.0)},
+            "Input [2 12 6 8]",
+            _AT,
+            "Trans -1.0:1.0 [3 2 1 2]",
             **_BINS,
             output_dim=2,
             group_size=[2, 3],
@@ -174,12 +171,7 @@ define(
             spatial_scale=0.7,
             trans_std=0.3,
         ),
-        sample(
-            {"Input": normal(2, 2, 6, 8), **_AT, "Trans": _MOVES},
-            **_BINS,
-            output_dim=2,
-            no_trans=True,
-        ),
+        sample("Input [2 2 6 8]", _AT, _MOVES, **_BINS, output_dim=2, no_trans=True),
     ),
     slope=slope("input rois rois_at trans top_count d_output", "d_input d_trans"),
 )
@@ -334,8 +326,8 @@ define(
     formula=region_perspective,
     lod=no_sequences,
     samples=(
-        sample({"X": normal(2, 3, 6, 8), **_CORNERS}, **_UPRIGHT),
-        sample({"X": normal(2, 1, 6, 8), **_CORNERS}, **_UPRIGHT, spatial_scale=0.7),
+        sample("X [2 3 6 8]", _CORNERS, **_UPRIGHT),
+        sample("X [2 1 6 8]", _CORNERS, **_UPRIGHT, spatial_scale=0.7),
     ),
     slope=slope("(x) rois rois_at d_out", "d_x"),
 )

@@ -6,7 +6,7 @@ expression where one fits, and samples that the conformance suite runs. Kernels 
 ``executor/kernels``::
 
     define(
-        "dot", Dot, dot_shape, formula=dot, samples=(sample({"X": normal(4), "Y": normal(4)}),),
+        "dot", Dot, dot_shape, formula=dot, samples=(sample("X [4], Y [4]"),),
         slope=Op("dot_grad", DotGrad),  # or slope("x y d_out", "d_x d_y"), whose record follows from the op's
     )
 """

@@ -16,7 +16,7 @@ from .lod import no_sequences
 from .operands import Input, Inputs, Offsets, Operands, Output, Positive, record_of
 from .registry import define
 from .rules import same
-from .samples import integers, lengths, normal, offsets, sample
+from .samples import sample
 from .shapes import Sized, counted
 
 for _op_type in ("merge_selected_rows", "get_tensor_from_selected_rows"):
@@ -26,7 +26,7 @@ for _op_type in ("merge_selected_rows", "get_tensor_from_selected_rows"):
         same(),
         formula=lambda a: {"out": a.x},
         lod=no_sequences,
-        samples=(sample({"X": normal(4, 3)}),),
+        samples=(sample("X [4 3]"),),
     )
 
 
@@ -65,18 +65,9 @@ define(
     keeps_order=lambda attrs, slots: attrs["padding_idx"] == -1 and "Ids@LOD" not in slots,
     lod=no_sequences,
     samples=(
-        sample({"Ids": integers(4, 1, high=7), "Out@GRAD": normal(4, 3)}, height=7),
-        sample(
-            {"Ids": integers(2, 5, high=7), "Out@GRAD": normal(2, 5, 3)}, height=7, padding_idx=-2
-        ),
-        sample(
-            {
-                "Ids": integers(5, 1, high=7),
-                "Ids@LOD": [offsets(2, 0, 3)],
-                "Out@GRAD": normal(3, 4),
-            },
-            height=7,
-        ),
+        sample("Ids 0:7 [4 1], Out@GRAD [4 3]", height=7),
+        sample("Ids 0:7 [2 5], Out@GRAD [2 5 3]", height=7, padding_idx=-2),
+        sample("Ids 0:7 [5 1], Ids@LOD [2 0 3], Out@GRAD [3 4]", height=7),
     ),
 )
 
@@ -94,7 +85,7 @@ define(
     MergeRows,
     lambda op: {"OutRows": op.spec("Rows"), "OutValues": op.spec("Values")},
     lod=no_sequences,
-    samples=(sample({"Rows": integers(6, high=4), "Values": normal(6, 3)}, height=4),),
+    samples=(sample("Rows 0:4 [6], Values [6 3]", height=4),),
 )
 
 
@@ -104,7 +95,7 @@ class TakeRows(Operands):
     out: Output
 
 
-_ROWS = {"Table": normal(7, 3), "Rows": lengths(0, 2, 5)}
+_ROWS = "Table [7 3], Rows lengths [0 2 5]"
 define(
     "take_rows",
     TakeRows,
@@ -127,7 +118,7 @@ define(
     Sized("Table [rows ...], Values [taken ...] -> Out as Table"),
     in_place={"Out": "Table"},
     lod=no_sequences,
-    samples=(sample({**_ROWS, "Values": normal(3, 3)}),),
+    samples=(sample(_ROWS, "Values [3 3]"),),
 )
 
 
@@ -149,7 +140,7 @@ define(
     Sized("Values [rows D], Rows integers [rows] -> Out [height D]"),
     formula=dense_rows,
     lod=no_sequences,
-    samples=(sample({"Rows": integers(6, high=4), "Values": normal(6, 3)}, height=5),),
+    samples=(sample("Rows 0:4 [6], Values [6 3]", height=5),),
 )
 
 
