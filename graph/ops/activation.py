@@ -273,7 +273,7 @@ define(
     "sign",
     Unary,
     same("X"),
-    grad=Grad("scale", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}, attrs=lambda attrs: {"scale": 0.0}),
+    grad=Grad.swap("scale", attrs=lambda attrs: {"scale": 0.0}),
     scalar=lambda x: e.sign(x),
     samples=_KINKED,
 )
@@ -284,11 +284,8 @@ define(
     Scale,
     same("X"),
     numbers={"ScaleTensor": "scale"},
-    grad=Grad(
-        "scale",
-        {"X": "Out@GRAD", "ScaleTensor": "ScaleTensor"},
-        {"Out": "X@GRAD"},
-        attrs=lambda attrs: {**attrs, "bias": 0.0, "bias_after_scale": True},
+    grad=Grad.swap(
+        "scale", "ScaleTensor", attrs=lambda attrs: {**attrs, "bias": 0.0, "bias_after_scale": True}
     ),
     in_place={"Out": "X"},
     samples=(

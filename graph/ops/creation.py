@@ -186,7 +186,7 @@ define(
     "assign",
     Assign,
     same("X"),
-    grad=Grad("assign", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}),
+    grad=Grad.swap("assign"),
     views={"Out": "X"},
     samples=(sample("X [3 4]"),),
 )
@@ -214,11 +214,8 @@ define(
     "cast",
     Cast,
     Sized("X -> Out out_dtype"),
-    grad=Grad(
-        "cast",
-        {"X": "Out@GRAD"},
-        {"Out": "X@GRAD"},
-        attrs=lambda a: {"in_dtype": a["out_dtype"], "out_dtype": a["in_dtype"]},
+    grad=Grad.swap(
+        "cast", attrs=lambda a: {"in_dtype": a["out_dtype"], "out_dtype": a["in_dtype"]}
     ),
     samples=(
         sample("X [3 4]", in_dtype=5, out_dtype=6),

@@ -12,14 +12,13 @@ from ...strategies.types import VarType
 from . import formula as f
 from .fused_activation import slope_of, value_of
 from .norm import (
+    RUNNING,
     STATISTICS,
     BatchNormGrad,
     BatchNormOperands,
     batch_norm,
     batch_norm_grad,
     batch_norm_shape,
-    statistics_need,
-    uses_statistics,
 )
 from .operands import Input, Output
 from .registry import Op, Spec, define
@@ -72,9 +71,7 @@ define(
     FusedBatchNormAct,
     fused_norm_shape,
     formula=_value,
-    in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
-    only_uses=uses_statistics,
-    needs=statistics_need,
+    **RUNNING,
     samples=(
         sample("X [4 3 2 2]", _PARAMETERS),
         sample("X [6 3]", _PARAMETERS, act_type="tanh"),
@@ -111,9 +108,7 @@ define(
     FusedBnAddActivation,
     fused_norm_shape,
     formula=_value,
-    in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
-    only_uses=uses_statistics,
-    needs=statistics_need,
+    **RUNNING,
     samples=(
         sample("X [4 3 2 2], Z [4 3 2 2]", _PARAMETERS),
         sample("X [6 3], Z [6 3]", _PARAMETERS, act_type="sigmoid"),
@@ -163,9 +158,7 @@ define(
         "Scale[0] % 8 == 0; channels must fill bytes of a mask",
         "bytes = prod(X) // 8",
     ),
-    in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
-    only_uses=uses_statistics,
-    needs=statistics_need,
+    **RUNNING,
     samples=(sample(_IMAGES, _EIGHT),),
     refuses=(sample(_IMAGES, _EIGHT, act_type="tanh"),),
     slope=Op(

@@ -117,12 +117,7 @@ define(
     lambda op: {"Out": _split(op)},
     numbers={"AxisTensor": "axis", "SectionsTensorList": "sections"},
     parts=_along("X", "Out", _split),
-    grad=Grad(
-        "concat",
-        {"X": "Out@GRAD", "AxisTensor": "AxisTensor"},
-        {"Out": "X@GRAD"},
-        attrs=lambda a: {"axis": a["axis"]},
-    ),
+    grad=Grad.swap("concat", "AxisTensor", attrs=lambda a: {"axis": a["axis"]}),
     samples=(sample("X [4 6]", num=3, axis=1), sample("X [5 2]", sections=[1, -1], axis=0)),
     refuses=(sample("X [4 5]", num=3, axis=1),),
 )

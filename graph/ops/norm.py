@@ -37,6 +37,12 @@ def statistics_need(attrs: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
     return needs if uses_statistics(attrs) else {}
 
 
+# What all declarations say whose running statistics are updated
+RUNNING: Mapping[str, Any] = {
+    "in_place": {"MeanOut": "Mean", "VarianceOut": "Variance"},
+    "only_uses": uses_statistics,
+    "needs": statistics_need,
+}
 STATISTICS = "Scale 0.5:1.5 [3], Bias [3], Mean [3], Variance 0.5:2.0 [3]"
 
 
@@ -159,9 +165,7 @@ define(
     batch_norm_shape,
     formula=batch_norm,
     numbers={"MomentumTensor": "momentum"},
-    in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
-    only_uses=uses_statistics,
-    needs=statistics_need,
+    **RUNNING,
     samples=(
         sample("X [4 3 2 2]", STATISTICS),
         sample("X [6 3]", STATISTICS),

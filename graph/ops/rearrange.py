@@ -22,7 +22,7 @@ define(
         "axes = {front(axis, X) for axis in dims}",
         "len(axes) == len(dims); dims names a dimension twice",
     ),
-    grad=Grad("flip", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}),
+    grad=Grad.swap("flip"),
     samples=(sample("X [3 4]", dims=[0]), sample("X [2 3 4]", dims=[-1, 0])),
     refuses=(sample("X [3 4]", dims=[2]),),
 )

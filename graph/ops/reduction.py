@@ -51,9 +51,7 @@ define(
     "sum",
     Sum,
     Sized("X as X [...] -> Out [...]"),
-    grad=Grad(
-        "scale", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}, attrs=lambda a: {"scale": 1.0}, each="X"
-    ),
+    grad=Grad.swap("scale", attrs=lambda a: {"scale": 1.0}, each="X"),
     in_place={"Out": "X"},
     samples=(sample("X* [3 4] [3 4] [3 4]"), sample("X* [5]")),
 )
@@ -220,12 +218,7 @@ define(
     "cumsum",
     Cumsum,
     Sized("X -> Out", names_dimensions("axis")),
-    grad=Grad(
-        "cumsum",
-        {"X": "Out@GRAD"},
-        {"Out": "X@GRAD"},
-        attrs=lambda a: {**a, "reverse": not a["reverse"]},
-    ),
+    grad=Grad.swap("cumsum", attrs=lambda a: {**a, "reverse": not a["reverse"]}),
     samples=(
         sample("X [3 4]"),
         sample("X [3 4]", axis=0, exclusive=True),

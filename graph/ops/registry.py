@@ -239,6 +239,15 @@ class Grad:
         reads, writes = (tuple(s.name for s in side) for side in (op.input_slots, op.output_slots))
         return cls(op.type, reads, writes, keep_attrs=bool(op.attrs))
 
+    @classmethod
+    def swap(cls, type: str, *operands: str, **settings: Any) -> Grad:
+        """Return the relation to an op whose X is Out@GRAD and whose Out is X@GRAD; ``operands`` are the same.
+
+        ``settings``: more of its fields.
+        """
+        reads = {"X": "Out@GRAD", **{slot: slot for slot in operands}}
+        return cls(type, reads, {"Out": "X@GRAD"}, **settings)
+
     def reads(self) -> Mapping[str, str]:
         """Return the gradient op's input slots and the forward names they are filled with."""
         return self.inputs if isinstance(self.inputs, Mapping) else {s: s for s in self.inputs}

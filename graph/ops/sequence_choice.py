@@ -394,11 +394,7 @@ define(
     "reorder_lod_tensor_by_rank",
     ReorderByRank,
     reordered_shape,
-    grad=Grad(
-        "reorder_lod_tensor_by_rank_grad",
-        {"X": "Out@GRAD", "RankTable": "RankTable"},
-        {"Out": "X@GRAD"},
-    ),
+    grad=Grad.swap("reorder_lod_tensor_by_rank_grad", "RankTable"),
     lod=_chosen_lod(RANK),
     formula=_reordered(RANK),
     samples=(sample(_ROWS, _THREE), sample("X [3 2]", _THREE), sample(_NESTED, _TWO)),

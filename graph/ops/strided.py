@@ -100,7 +100,7 @@ define(
     Reverse,
     Sized("X -> Out", names_dimensions("axis")),
     lod=no_sequences,
-    grad=Grad("reverse", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}),
+    grad=Grad.swap("reverse"),
     samples=(sample("X [3 4]", axis=[0]), sample("X [2 3 4]", axis=[-1, 0])),
     refuses=(sample("X [3 4]", axis=[2]),),
 )

@@ -12,7 +12,7 @@ from . import formula as f
 from .lod import like, no_sequences
 from .operands import Array, Input, Operands, Output, Positive, named
 from .registry import define, slope
-from .samples import integers, normal, sample
+from .samples import sample
 from .shapes import Sized
 
 
@@ -250,13 +250,8 @@ def hierarchical_sigmoid_rows(a: HierarchicalSigmoidRows) -> f.Results:
     return {"rows": index.reshape(-1), "values": values.reshape(rows * steps, -1)}
 
 
-_CLASSES = {"X": normal(4, 3), "W": normal(5, 3), "Label": integers(4, 1, high=6)}
-_CUSTOM = {
-    **_CLASSES,
-    "PathTable": integers(4, 3, low=-1, high=5),
-    "PathCode": integers(4, 3, low=-1, high=3),
-}
-_CUSTOM_WAY = {slot: _CUSTOM[slot] for slot in ("Label", "PathTable", "PathCode")}
+_CLASSES = "X [4 3], W [5 3], Label 0:6 [4 1]"
+_WAY = "PathTable -1:5 [4 3], PathCode -1:3 [4 3]"
 _COSTS = "X [4 3], PreOut 0.1:1.0 [4 3], Out@GRAD [4 1]"
 
 define(
@@ -276,7 +271,7 @@ define(
     samples=(
         sample(_CLASSES, "Bias [5 1]", num_classes=6),
         sample(_CLASSES, "Label 0:6 [4]", num_classes=6),
-        sample(_CUSTOM, num_classes=5),
+        sample(_CLASSES, _WAY, num_classes=5),
     ),
     slope=slope("x w label path_table path_code bias pre_out d_out", "d_x d_w d_bias"),
 )
@@ -293,6 +288,6 @@ define(
     lod=no_sequences,
     samples=(
         sample(_COSTS, "Label 0:6 [4 1]", num_classes=6, height=5),
-        sample(_CUSTOM_WAY, _COSTS, num_classes=5, height=5),
+        sample("Label 0:6 [4 1]", _WAY, _COSTS, num_classes=5, height=5),
     ),
 )
