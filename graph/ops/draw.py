@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from ...strategies.types import VarType
 from .creation import SIZES, Filled, batch_size_like, filled_shape
@@ -12,6 +13,9 @@ from .registry import Inference, Op, Specs, define, in_steps
 from .rules import same
 from .samples import sample
 from .shapes import Sized
+
+# Numbers that hang on which samples the place has
+_define_by_sample = partial(define, random=True, by_place=lambda attrs: True)
 
 
 class Drawn(Operands):
@@ -88,14 +92,12 @@ class GaussianLike(DrawnLike):
 
 
 for _name, _record in (("uniform", UniformLike), ("gaussian", GaussianLike)):
-    define(
+    _define_by_sample(
         f"{_name}_random_batch_size_like",
         _record,
         batch_size_like,
         lod=no_sequences,
         shapes_of=("Input",),
-        random=True,
-        by_place=lambda attrs: True,
         samples=(
             sample("Input [4 2]", shape=[-1, 3], seed=5),
             sample("Input [4 2]", shape=[3, -1], output_dim_idx=1),
@@ -110,12 +112,10 @@ class SamplingId(Drawn):
     max: float = 1.0
 
 
-define(
+_define_by_sample(
     "sampling_id",
     SamplingId,
     Sized("X floats [samples classes] -> Out int64 [samples]", "min < max"),
-    random=True,
-    by_place=lambda attrs: True,
     samples=(sample("X distribution [5 4]", seed=3),),
 )
 
@@ -129,7 +129,7 @@ class RandomCrop(Operands):
     startup_seed: int = 0
 
 
-define(
+_define_by_sample(
     "random_crop",
     RandomCrop,
     Sized(
@@ -139,8 +139,6 @@ define(
         "lead, rest = X[: len(X) - len(shape)], X[len(X) - len(shape) :]",
         "every(size <= whole for size, whole in zip(shape, rest)); shape does not fit X",
     ),
-    random=True,
-    by_place=lambda attrs: True,
     samples=(sample("X [3 5 4], Seed 0:9 [1]", shape=[2, 3]),),
 )
 
@@ -155,21 +153,17 @@ class ShuffleBatch(Unary):
 class ShuffleBatchGrad(ShuffleBatch, Gradient, reads="shuffle_idx"): ...
 
 
-define(
+_define_by_sample(
     "shuffle_batch",
     ShuffleBatch,
     Sized("X, Seed -> Out, ShuffleIdx int64 [rows], SeedOut as Seed", "rows = prod(X[:-1])"),
-    random=True,
-    by_place=lambda attrs: True,
     samples=(sample("X [5 3], Seed 0:9 [1]"),),
     slope=Op("shuffle_batch_grad", ShuffleBatchGrad, same("Out@GRAD", "X@GRAD")),
 )
-define(
+_define_by_sample(
     "bernoulli",
     Unary,
     same(),
-    random=True,
-    by_place=lambda attrs: True,
     samples=(sample("X uniform [4 5]"),),
 )
 
@@ -179,7 +173,7 @@ class Multinomial(Unary):
     replacement: bool = False
 
 
-define(
+_define_by_sample(
     "multinomial",
     Multinomial,
     Sized(
@@ -187,8 +181,6 @@ define(
         "len(X) in (1, 2); X must be a vector of weights, or a matrix of them",
         "replacement or num_samples <= classes; there are not enough weights without replacement",
     ),
-    random=True,
-    by_place=lambda attrs: True,
     samples=(
         sample("X distribution [3 6]", num_samples=4),
         sample("X distribution [5]", num_samples=9, replacement=True),

@@ -10,6 +10,8 @@ In a program all gradients are dense, so Paddle's two ops on rows, the first her
 
 from __future__ import annotations
 
+from functools import partial
+
 from . import formula as f
 from .collective import GATHER_ROWS, SPREAD_ROWS
 from .lod import no_sequences
@@ -19,13 +21,14 @@ from .rules import same
 from .samples import sample
 from .shapes import Sized, counted
 
+_define = partial(define, lod=no_sequences)  # rows of a table are no rows of sequences
+
 for _op_type in ("merge_selected_rows", "get_tensor_from_selected_rows"):
-    define(
+    _define(
         _op_type,
         record_of("x", "out"),
         same(),
         formula=lambda a: {"out": a.x},
-        lod=no_sequences,
         samples=(sample("X [4 3]"),),
     )
 
@@ -53,7 +56,7 @@ def embedding_rows(a: EmbeddingRows) -> f.Results:
     return {"rows": a.ids.reshape(-1).astype("int64"), "values": values}
 
 
-define(
+_define(
     "embedding_rows",
     EmbeddingRows,
     Sized(
@@ -63,7 +66,6 @@ define(
     formula=embedding_rows,
     views={"Rows": "Ids", "Values": "Out@GRAD"},
     keeps_order=lambda attrs, slots: attrs["padding_idx"] == -1 and "Ids@LOD" not in slots,
-    lod=no_sequences,
     samples=(
         sample("Ids 0:7 [4 1], Out@GRAD [4 3]", height=7),
         sample("Ids 0:7 [2 5], Out@GRAD [2 5 3]", height=7, padding_idx=-2),
@@ -80,11 +82,10 @@ class MergeRows(Operands):
     height: int = 0
 
 
-define(
+_define(
     "merge_rows",
     MergeRows,
     lambda op: {"OutRows": op.spec("Rows"), "OutValues": op.spec("Values")},
-    lod=no_sequences,
     samples=(sample("Rows 0:4 [6], Values [6 3]", height=4),),
 )
 
@@ -96,11 +97,10 @@ class TakeRows(Operands):
 
 
 _ROWS = "Table [7 3], Rows lengths [0 2 5]"
-define(
+_define(
     "take_rows",
     TakeRows,
     Sized("Table [rows D], Rows [...] -> Out [... D]"),
-    lod=no_sequences,
     samples=(sample(_ROWS),),
 )
 
@@ -112,12 +112,11 @@ class PutRows(Operands):
     out: Output
 
 
-define(
+_define(
     "put_rows",
     PutRows,
     Sized("Table [rows ...], Values [taken ...] -> Out as Table"),
     in_place={"Out": "Table"},
-    lod=no_sequences,
     samples=(sample(_ROWS, "Values [3 3]"),),
 )
 
@@ -134,12 +133,11 @@ def dense_rows(a: DenseRows) -> f.Results:
     return {"out": f.row_sums(f.minimum(a.rows, a.height - 1), a.values, a.height)}
 
 
-define(
+_define(
     "dense_rows",
     DenseRows,
     Sized("Values [rows D], Rows integers [rows] -> Out [height D]"),
     formula=dense_rows,
-    lod=no_sequences,
     samples=(sample("Rows 0:4 [6], Values [6 3]", height=5),),
 )
 
@@ -164,12 +162,11 @@ class RowsCollective(Operands):
 
 
 for _op_type in (GATHER_ROWS, SPREAD_ROWS):
-    define(
+    _define(
         _op_type,
         RowsCollective,
         Sized(  # the rows of all ranks: Counts has how many each brings, by number of the gradient
             "Rows [own], Values [own D] -> OutRows [rows], OutValues as Values [rows D]",
             counted(RowsCollective, lambda a: {"rows": int(a.counts[a.number].sum())}, "counts"),
         ),
-        lod=no_sequences,
     )
