@@ -157,7 +157,7 @@ def _equal_gradients(attrs: Mapping[str, Any]) -> Mapping[str, str]:
     return {"Y@GRAD": "X@GRAD"} if sums(functors) and not binary_is_outer(functors) else {}
 
 
-def _told_shapes(attrs: Mapping[str, Any], slots: Container[str]) -> Sequence[str]:
+def _shape_slots(attrs: Mapping[str, Any], slots: Container[str]) -> Sequence[str]:
     """A sum's gradient reads no operand; the slope may read X + Y, which it may have to form, or Y."""
     functors = attrs["functor_list"]
     at_operand = slope_reads(activation_in(functors)) == "X"
@@ -233,5 +233,5 @@ define(
     aligned=beside,
     in_place={"X@GRAD": "Out@GRAD"},
     twins=_equal_gradients,
-    shapes_of=_told_shapes,
+    shapes_of=_shape_slots,
 )

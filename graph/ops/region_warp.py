@@ -45,7 +45,7 @@ def deformable_region_pool(a: DeformableRegionPool) -> f.Results:
     Halves of pixels are the edges of images: points outside do not count, others are moved onto pixels.
     """
     n, _, height, width = a.input.shape
-    regions, per_bin = a.rois.shape[0], a.sample_per_part
+    regions = a.rois.shape[0]
     classes = 1 if a.no_trans else a.trans.shape[1] // 2
     groups, each = a.group_size, a.output_dim // classes
     image = f.checked(
@@ -53,24 +53,10 @@ def deformable_region_pool(a: DeformableRegionPool) -> f.Results:
         n,
         f.outside("deformable_psroi_pooling", n, "the image of a sequence of ROIs", "images"),
     )
-    corners = f.floor(f.absolute(a.rois) + 0.5) * f.sign(a.rois)  # halves go away from zero
-    places, bins = [], (a.pooled_height, a.pooled_width)
-    for k in range(2):  # rows, columns
-        start = corners[:, 1 - k] * a.spatial_scale - 0.5
-        size = f.maximum((corners[:, 3 - k] + 1) * a.spatial_scale - 0.5 - start, 0.1)
-        size = size.reshape(-1, 1, 1, 1)
-        number = np.indices(bins)[k].reshape(1, *bins)
-        begin = start.reshape(-1, 1, 1, 1) + f.table(number, a.rois.dtype) * (size * (1 / bins[k]))
-        if not a.no_trans:
-            begin = begin + _moves(a, classes, 1 - k) * size
-        begin = begin.reshape(*begin.shape, 1, 1)
-        step = (size * (1 / bins[k] / per_bin)).reshape(-1, 1, 1, 1, 1, 1)
-        within = np.arange(per_bin).reshape((-1, 1) if k == 0 else (1, -1))
-        point = begin + f.table(within, a.rois.dtype) * step
-        places.append(f.broadcast(point, (regions, classes, *bins, per_bin, per_bin)))
-    (row, column), sizes = places, (height, width)
+    bins, sizes = (a.pooled_height, a.pooled_width), (height, width)
+    row, column = _points(a, classes)
     inside = (row >= -0.5) & (row <= height - 0.5) & (column >= -0.5) & (column <= width - 0.5)
-    points = [_onto(place, size) for place, size in zip(places, sizes, strict=True)]
+    points = [_onto(row, height), _onto(column, width)]
     wanted = classes * each * groups[0] * groups[1]
     x = (
         a.input[:, :wanted]
@@ -96,6 +82,26 @@ def deformable_region_pool(a: DeformableRegionPool) -> f.Results:
         "output": mean.transpose(0, 1, 4, 2, 3).reshape(shape),
         "top_count": every.reshape(shape),
     }
+
+
+def _points(a: DeformableRegionPool, classes: int) -> list[Array]:
+    """Return rows and columns of the points in bins, in pixels: [R, classes, bins, bins, points, points]."""
+    corners = f.floor(f.absolute(a.rois) + 0.5) * f.sign(a.rois)  # halves go away from zero
+    places, bins, per_bin = [], (a.pooled_height, a.pooled_width), a.sample_per_part
+    for k in range(2):  # rows, columns
+        start = corners[:, 1 - k] * a.spatial_scale - 0.5
+        size = f.maximum((corners[:, 3 - k] + 1) * a.spatial_scale - 0.5 - start, 0.1)
+        size = size.reshape(-1, 1, 1, 1)
+        number = np.indices(bins)[k].reshape(1, *bins)
+        begin = start.reshape(-1, 1, 1, 1) + f.table(number, a.rois.dtype) * (size * (1 / bins[k]))
+        if not a.no_trans:
+            begin = begin + _moves(a, classes, 1 - k) * size
+        begin = begin.reshape(*begin.shape, 1, 1)
+        step = (size * (1 / bins[k] / per_bin)).reshape(-1, 1, 1, 1, 1, 1)
+        within = np.arange(per_bin).reshape((-1, 1) if k == 0 else (1, -1))
+        point = begin + f.table(within, a.rois.dtype) * step
+        places.append(f.broadcast(point, (a.rois.shape[0], classes, *bins, per_bin, per_bin)))
+    return places
 
 
 def _moves(a: DeformableRegionPool, classes: int, k: int) -> Array:
