@@ -263,6 +263,24 @@ def _array_outside(dtype: Any) -> Variable:
         program.current_block_idx = inside
 
 
+def _progress(
+    finished: Variable, next_finished: Variable, lengths: Variable
+) -> tuple[Variable, Variable]:
+    """Return which sequences are finished behind a step, and their lengths: those under way are one longer."""
+    next_finished = binary.logical_or(next_finished, finished)
+    steps = shapes.cast(binary.logical_not(finished), lengths.dtype)
+    return next_finished, binary.elementwise_add(lengths, steps)
+
+
+def _decide(going: Variable, finished: Variable, time: Variable, limit: Variable | None) -> None:
+    """Write to ``going`` whether another step begins: some sequence is not finished, and there is time."""
+    if limit is None:
+        binary.logical_not(reduce_all(finished), going)
+    else:
+        unfinished = binary.logical_not(reduce_all(finished))
+        binary.logical_and(unfinished, binary.less_equal(time, limit), going)
+
+
 def dynamic_decode(
     decoder: Decoder,
     inits: Any = None,
@@ -313,13 +331,9 @@ def dynamic_decode(
             time, inputs, states, **kwargs
         )
         _check_alike(states, next_states, f"{type(decoder).__name__}.step")
-        if getattr(decoder, "tracks_own_finished", False):
-            next_lengths = getattr(next_states, "lengths", lengths)
-        else:
-            next_finished = binary.logical_or(next_finished, finished)
-            next_lengths = binary.elementwise_add(
-                lengths, shapes.cast(binary.logical_not(finished), lengths.dtype)
-            )
+        next_lengths = getattr(next_states, "lengths", lengths)
+        if not getattr(decoder, "tracks_own_finished", False):
+            next_finished, next_lengths = _progress(finished, next_finished, lengths)
             if impute_finished:
                 next_states = map_structure(
                     lambda state, new: _frozen(state, new, finished), states, next_states
@@ -334,11 +348,7 @@ def dynamic_decode(
             map_structure(lambda x, array: array_write(x, time, array), following, carried)
         shapes.assign(next_finished, finished)
         shapes.assign(next_lengths, lengths)
-        if limit is None:
-            binary.logical_not(reduce_all(finished), going)
-        else:
-            unfinished = binary.logical_not(reduce_all(finished))
-            binary.logical_and(unfinished, binary.less_equal(time, limit), going)
+        _decide(going, finished, time, limit)
     final_outputs = map_structure(
         lambda array: tensor_array_to_tensor(array, axis=0, use_stack=True)[0], arrays
     )

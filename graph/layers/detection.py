@@ -515,14 +515,7 @@ def multi_box_head(
     if not isinstance(inputs, (list, tuple)):
         raise InvalidType(f"{op_type}: inputs must be a list or a tuple, got {inputs!r}.")
     if len(inputs) > 2 and min_sizes is None and max_sizes is None:
-        if min_ratio is None or max_ratio is None:
-            raise InvalidValue(
-                f"{op_type} needs min_ratio and max_ratio, or min_sizes and max_sizes."
-            )
-        step = math.floor((max_ratio - min_ratio) / (len(inputs) - 2))
-        ratios = list(range(min_ratio, max_ratio + 1, step))
-        min_sizes = [base_size * 0.1, *(base_size * ratio / 100 for ratio in ratios)]
-        max_sizes = [base_size * 0.2, *(base_size * (ratio + step) / 100 for ratio in ratios)]
+        min_sizes, max_sizes = _sizes_by_ratio(len(inputs), base_size, min_ratio, max_ratio)
     step_w, step_h = (steps, steps) if steps is not None else (step_w, step_h)
     lists = {"aspect_ratios": aspect_ratios, "step_w": step_w, "step_h": step_h}
     for argument, value in {**lists, "min_sizes": min_sizes, "max_sizes": max_sizes}.items():
@@ -543,17 +536,38 @@ def multi_box_head(
             part = conv2d(x, filters, kernel_size, padding=pad, stride=stride)
             parts.append(flatten(transpose(part, perm=[0, 2, 3, 1]), axis=1))
         heads.append((*parts, box, var))
-    if len(heads) == 1:
-        places, scores, box, var = heads[0]
-    else:
-        *maps, boxes, variances = (list(side) for side in zip(*heads, strict=True))
-        places, scores = (
-            reshape(concat(side, axis=1), shape=[0, -1, width])
-            for side, width in zip(maps, (4, num_classes), strict=True)
-        )
-        box, var = (concat([flatten(part, axis=3) for part in side]) for side in (boxes, variances))
+    places, scores, box, var = heads[0] if len(heads) == 1 else _joined(heads, num_classes)
     box.stop_gradient = var.stop_gradient = True
     return places, scores, box, var
+
+
+def _joined(heads: Sequence[Sequence[Variable]], classes: int) -> list[Variable]:
+    """Return offsets, scores, priors and variances of all maps, as those of one."""
+    *maps, boxes, variances = (list(side) for side in zip(*heads, strict=True))
+    predicted = [
+        reshape(concat(side, axis=1), shape=[0, -1, width])
+        for side, width in zip(maps, (4, classes), strict=True)
+    ]
+    priors = [concat([flatten(part, axis=3) for part in side]) for side in (boxes, variances)]
+    return [*predicted, *priors]
+
+
+def _sizes_by_ratio(
+    maps: int, base_size: int, min_ratio: int | None, max_ratio: int | None
+) -> tuple[list[float], list[float]]:
+    """Return the least and the largest size of each map's priors: a tenth of the base, then even steps.
+
+    Raises:
+        InvalidValue: a ratio is missing.
+    """
+    if min_ratio is None or max_ratio is None:
+        raise InvalidValue(
+            "multi_box_head needs min_ratio and max_ratio, or min_sizes and max_sizes."
+        )
+    step = math.floor((max_ratio - min_ratio) / (maps - 2))
+    ratios = list(range(min_ratio, max_ratio + 1, step))
+    least = [base_size * 0.1, *(base_size * ratio / 100 for ratio in ratios)]
+    return least, [base_size * 0.2, *(base_size * (ratio + step) / 100 for ratio in ratios)]
 
 
 def _listed(value: Any) -> list[Any]:

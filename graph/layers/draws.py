@@ -19,11 +19,11 @@ from .tensors import sizes_of
 _INTEGERS = (VarType.INT32, VarType.INT64)
 
 
-def _batch_size_like(op: str, input: Variable, shape: Any, kind: VarType, **attrs: Any) -> Variable:
+def _batch_size_like(op_type: str, shape: Any, dtype: Any, **fields: Any) -> Variable:
+    kind = to_var_type(dtype)
     if kind not in FLOATS:
-        raise InvalidType(f"{op}: dtype must be float32 or float64, got {kind.name}.")
-    settings = {"shape": sizes_of(shape, op), "dtype": int(kind), **attrs}
-    return constant_layer(op, input=input, **settings)
+        raise InvalidType(f"{op_type}: dtype must be float32 or float64, got {kind.name}.")
+    return constant_layer(op_type, shape=sizes_of(shape, op_type), dtype=int(kind), **fields)
 
 
 def uniform_random_batch_size_like(
@@ -37,17 +37,9 @@ def uniform_random_batch_size_like(
     seed: int = 0,
 ) -> Variable:
     """Numbers drawn evenly between ``min`` and ``max``; one size of ``shape`` is that of ``input``."""
-    return _batch_size_like(
-        "uniform_random_batch_size_like",
-        input,
-        shape,
-        to_var_type(dtype),
-        input_dim_idx=input_dim_idx,
-        output_dim_idx=output_dim_idx,
-        min=float(min),
-        max=float(max),
-        seed=seed,
-    )
+    place = {"input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx, "seed": seed}
+    op_type = "uniform_random_batch_size_like"
+    return _batch_size_like(op_type, shape, dtype, input=input, **place, min=min, max=max)
 
 
 def gaussian_random_batch_size_like(
@@ -61,17 +53,9 @@ def gaussian_random_batch_size_like(
     dtype: Any = "float32",
 ) -> Variable:
     """Numbers of a normal distribution; one size of ``shape`` is that of ``input``."""
-    return _batch_size_like(
-        "gaussian_random_batch_size_like",
-        input,
-        shape,
-        to_var_type(dtype),
-        input_dim_idx=input_dim_idx,
-        output_dim_idx=output_dim_idx,
-        mean=float(mean),
-        std=float(std),
-        seed=seed,
-    )
+    place = {"input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx, "seed": seed}
+    op_type = "gaussian_random_batch_size_like"
+    return _batch_size_like(op_type, shape, dtype, input=input, **place, mean=mean, std=std)
 
 
 def sampling_id(

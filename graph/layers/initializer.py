@@ -140,9 +140,9 @@ class XavierInitializer(Initializer):
 
     def __call__(self, variable: Variable, block: Block) -> Operator:
         """Prepend ``uniform_random`` or ``gaussian_random``."""
-        found_in, found_out = fans(variable.shape)
-        fan_in = found_in if self.fan_in is None else self.fan_in
-        fan_out = found_out if self.fan_out is None else self.fan_out
+        own_in, own_out = fans(variable.shape)
+        fan_in = own_in if self.fan_in is None else self.fan_in
+        fan_out = own_out if self.fan_out is None else self.fan_out
         scaled = _scaled(variable, 2.0, fan_in + fan_out, self.uniform, self.seed)
         return scaled(variable, block)
 
@@ -209,22 +209,24 @@ class BilinearInitializer(Initializer):
         return NumpyArrayInitializer(filters)(variable, block)
 
 
+# Element types -> the attribute of ``assign_value`` that holds numbers of the type
+VALUE_ATTRIBUTES = {
+    VarType.BOOL: "bool_values",
+    VarType.FP16: "fp32_values",
+    VarType.BF16: "fp32_values",
+    VarType.FP32: "fp32_values",
+    VarType.FP64: "fp32_values",
+    VarType.INT32: "int32_values",
+    VarType.INT64: "int64_values",
+}
+
+
 class NumpyArrayInitializer(Initializer):
     """The elements of an array of the variable's shape."""
 
     def __init__(self, value: np.ndarray) -> None:
         require_type(value, np.ndarray, "NumpyArrayInitializer takes a numpy array")
         self.value = value
-
-    _SLOTS = {  # noqa: RUF012 - read only
-        VarType.BOOL: "bool_values",
-        VarType.FP16: "fp32_values",
-        VarType.BF16: "fp32_values",
-        VarType.FP32: "fp32_values",
-        VarType.FP64: "fp32_values",
-        VarType.INT32: "int32_values",
-        VarType.INT64: "int64_values",
-    }
 
     def __call__(self, variable: Variable, block: Block) -> Operator:
         """Prepend ``assign_value``."""
@@ -234,17 +236,14 @@ class NumpyArrayInitializer(Initializer):
                 f"NumpyArrayInitializer: parameter {variable.name!r} has shape {list(variable.shape or ())}, "
                 f"the array {list(self.value.shape)}."
             )
-        if variable.dtype not in self._SLOTS:
+        if variable.dtype not in VALUE_ATTRIBUTES:
             raise InvalidValue(
                 f"NumpyArrayInitializer cannot fill a {variable.dtype.name} variable."
             )
-        values = self.value.astype(self._type_of(variable.dtype)).ravel().tolist()
-        return _prepend(block, variable, "assign_value", {self._SLOTS[variable.dtype]: values})
-
-    @staticmethod
-    def _type_of(dtype: VarType) -> Any:
-        return {VarType.INT32: np.int32, VarType.INT64: np.int64, VarType.BOOL: np.int32}.get(
-            dtype, np.float64
+        slot = VALUE_ATTRIBUTES[variable.dtype]
+        kind = {"fp32_values": np.float64, "int64_values": np.int64}.get(slot, np.int32)
+        return _prepend(
+            block, variable, "assign_value", {slot: self.value.astype(kind).ravel().tolist()}
         )
 
 

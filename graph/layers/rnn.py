@@ -79,11 +79,23 @@ def rnn(
         inputs = map_structure(lambda x: reverse(x, axis=[0]), inputs)
         mask = None if mask is None else reverse(mask, axis=[0])
 
+    final_outputs, final_states = _run_steps(cell, inputs, initial_states, mask, kwargs)
+    if is_reverse:
+        final_outputs = map_structure(lambda x: reverse(x, axis=[0]), final_outputs)
+    if not time_major:
+        final_outputs = map_structure(swap, final_outputs)
+    return final_outputs, final_states
+
+
+def _run_steps(
+    cell: Any, inputs: Any, initial_states: Any, mask: Variable | None, options: dict[str, Any]
+) -> tuple[Any, Any]:
+    """Return the outputs of all steps [T, N, ...], and the states behind the last; ``mask`` is [T, N]."""
     net = StaticRNN()
     with net.step():
         now = map_structure(net.step_input, inputs)
         states = map_structure(net.memory, initial_states)
-        outputs, new_states = cell.call(now, map_structure(lambda x: x, states), **kwargs)
+        outputs, new_states = cell.call(now, map_structure(lambda x: x, states), **options)
         assert_same_structure(states, new_states)
         if mask is not None:
             step_mask = net.step_input(mask)
@@ -95,13 +107,8 @@ def rnn(
             net.step_output(each)
     results = net()
     count = len(flatten(outputs))
-    final_outputs = pack_sequence_as(outputs, results[:count])
     final_states = pack_sequence_as(new_states, [each[-1] for each in results[count:]])
-    if is_reverse:
-        final_outputs = map_structure(lambda x: reverse(x, axis=[0]), final_outputs)
-    if not time_major:
-        final_outputs = map_structure(swap, final_outputs)
-    return final_outputs, final_states
+    return pack_sequence_as(outputs, results[:count]), final_states
 
 
 def lstm_unit(

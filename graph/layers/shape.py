@@ -13,6 +13,7 @@ from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
 from .arguments import check_variable, integer, of_family, variables_of
 from .helper import LayerHelper, constant_layer, constant_layers, layer
+from .initializer import VALUE_ATTRIBUTES
 from .numbers import numbers_of
 
 
@@ -271,16 +272,6 @@ def fill_constant_batch_size_like(
     return constant_layer("fill_constant_batch_size_like", input=input, **attrs)
 
 
-_VALUES = {
-    VarType.BOOL: "bool_values",
-    VarType.FP16: "fp32_values",
-    VarType.BF16: "fp32_values",
-    VarType.FP32: "fp32_values",
-    VarType.INT32: "int32_values",
-    VarType.INT64: "int64_values",
-}
-
-
 def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Variable:
     """Copy a variable, or an array that becomes part of the program."""
     helper = LayerHelper("assign")
@@ -290,10 +281,14 @@ def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Vari
         return output
     require_type(input, np.ndarray, "assign takes a Variable or a numpy array")
     kind = VarType.FP32 if input.dtype == np.float64 else to_var_type(input.dtype)
-    if kind not in _VALUES:
+    if kind not in VALUE_ATTRIBUTES:
         raise InvalidValue(f"assign: arrays of {input.dtype} are not built.")
     output = helper.new(kind) if output is None else output
-    attrs = {"shape": list(input.shape), "dtype": int(kind), _VALUES[kind]: input.ravel().tolist()}
+    attrs = {
+        "shape": list(input.shape),
+        "dtype": int(kind),
+        VALUE_ATTRIBUTES[kind]: input.ravel().tolist(),
+    }
     helper.layers("assign_value", "", out=output, **attrs)
     return output
 

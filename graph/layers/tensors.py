@@ -9,11 +9,11 @@ from ...strategies.errors import InvalidType, InvalidValue, require_type
 from ...strategies.types import VarType, to_var_type
 from ..program.program import default_main_program
 from ..program.variable import Variable
-from .arguments import check_variable, integers
+from .arguments import integers, of_family, variables_of
 from .helper import LayerHelper, constant_layer, layer, layers
 from .initializer import ConstantInitializer
 from .numbers import numbers_of
-from .shape import fill_constant, sums, window
+from .shape import fill_constant, window
 
 
 def sizes_of(shape: Any, layer: str) -> list[int]:
@@ -102,7 +102,9 @@ def pad2d(
     return layer("pad2d", name, **inputs, **attrs)
 
 
-def _logical(op_type: str, input: Variable, dim: Any, keep_dim: bool, name: str | None) -> Variable:
+def _logical(
+    op_type: str, input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None
+) -> Variable:
     if input.dtype != VarType.BOOL:
         raise InvalidType(f"{op_type}: input must hold booleans, and {input.name!r} does not.")
     dims = [dim] if isinstance(dim, int) else list(dim or [])
@@ -110,18 +112,12 @@ def _logical(op_type: str, input: Variable, dim: Any, keep_dim: bool, name: str 
     return constant_layer(op_type, name, x=input, **attrs)
 
 
-def reduce_all(
-    input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None
-) -> Variable:
-    """Whether every boolean along ``dim`` (None: of all) is true."""
-    return _logical("reduce_all", input, dim, keep_dim, name)
-
-
-def reduce_any(
-    input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None
-) -> Variable:
-    """Whether some boolean along ``dim`` (None: of all) is true."""
-    return _logical("reduce_any", input, dim, keep_dim, name)
+reduce_all = of_family(
+    _logical, "reduce_all", text="Whether every boolean along ``dim`` (None: of all) is true."
+)
+reduce_any = of_family(
+    _logical, "reduce_any", text="Whether some boolean along ``dim`` (None: of all) is true."
+)
 
 
 def has_inf(x: Variable) -> Variable:
@@ -220,7 +216,4 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable
 
 def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Variable:
     """The sum of tensors of one shape."""
-    terms: list[Any] = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
-    for term in terms:
-        check_variable(term, "inputs", "add_n")
-    return sums(terms)
+    return layer("sum", x=variables_of(inputs, "inputs", "add_n"))

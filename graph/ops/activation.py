@@ -11,7 +11,7 @@ from . import operands
 from .operands import Input, Operands, Unary, record_of
 from .registry import Grad, define, slope
 from .rules import same
-from .samples import normal, sample, uniform
+from .samples import normal, sample
 from .second_order import Second
 from .shapes import Sized
 from .slopes import SLOPES
@@ -35,7 +35,7 @@ def define_activation(
     *,
     record: type[Operands] = Activation,
     attrs: Mapping[str, Any] | None = None,
-    samples: tuple[Any, ...] = (sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
+    samples: tuple[Any, ...] = (sample("X [3 4]"), sample("X [5]")),
     second: Second | None = None,
 ) -> None:
     """Declare an activation and its gradient op, which reads ``reads`` (X, Out or none) and Out@GRAD.
@@ -120,9 +120,9 @@ def gelu_slope(x: e.Expr, approximate: bool) -> e.Expr:
 
 
 _KINKED = (sample({"X": normal(3, 4, away_from=(0.0,))}),)
-_POSITIVE = (sample({"X": uniform(3, 4, low=0.5, high=2.0)}),)
-_STEPS = (sample({"X": uniform(3, 4, low=0.1, high=0.4)}),)
-_ROUNDED = (sample({"X": uniform(3, 4, low=-2.4, high=-1.6)}), *_STEPS)
+_POSITIVE = (sample("X 0.5:2.0 [3 4]"),)
+_STEPS = (sample("X 0.1:0.4 [3 4]"),)
+_ROUNDED = (sample("X -2.4:-1.6 [3 4]"), *_STEPS)
 
 define_activation(
     "relu",
@@ -258,7 +258,7 @@ define_activation(
     "X",
     lambda x, d_out, *, approximate: d_out * gelu_slope(x, approximate),
     record=Gelu,
-    samples=(sample({"X": normal(3, 4)}), sample({"X": normal(3, 4)}, approximate=True)),
+    samples=(sample("X [3 4]"), sample("X [3 4]", approximate=True)),
 )
 
 
@@ -273,7 +273,7 @@ define(
     "sign",
     Unary,
     same("X"),
-    grad=Grad("scale", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}, attrs=lambda attrs: {"scale": 0.0}),
+    grad=Grad.swap("scale", attrs=lambda attrs: {"scale": 0.0}),
     scalar=lambda x: e.sign(x),
     samples=_KINKED,
 )
@@ -284,16 +284,13 @@ define(
     Scale,
     same("X"),
     numbers={"ScaleTensor": "scale"},
-    grad=Grad(
-        "scale",
-        {"X": "Out@GRAD", "ScaleTensor": "ScaleTensor"},
-        {"Out": "X@GRAD"},
-        attrs=lambda attrs: {**attrs, "bias": 0.0, "bias_after_scale": True},
+    grad=Grad.swap(
+        "scale", "ScaleTensor", attrs=lambda attrs: {**attrs, "bias": 0.0, "bias_after_scale": True}
     ),
     in_place={"Out": "X"},
     samples=(
-        sample({"X": normal(3, 4)}, scale=2.0, bias=0.5),
-        sample({"X": normal(3, 4)}, scale=2.0, bias=0.5, bias_after_scale=False),
+        sample("X [3 4]", scale=2.0, bias=0.5),
+        sample("X [3 4]", scale=2.0, bias=0.5, bias_after_scale=False),
     ),
 )
 
@@ -304,7 +301,7 @@ define(
     same(),
     numbers={"FactorTensor": "factor"},
     scalar=lambda x, *, factor: x**factor,
-    samples=(sample({"X": uniform(3, 4, low=0.5, high=2.0)}, factor=2.5),),
+    samples=(sample("X 0.5:2.0 [3 4]", factor=2.5),),
     slope=slope(
         "x factor_tensor d_out",
         "d_x",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .operands import Input, Inputs, Operands, Output, Outputs, named
 from .registry import define
-from .samples import booleans, integers, normal, sample, uniform
+from .samples import sample
 from .shapes import Sized
 
 CHECK, UPDATE = "check_finite_and_unscale", "update_loss_scaling"
@@ -24,16 +24,9 @@ define(
     CheckFiniteAndUnscale,
     Sized("X floats, Scale [1] -> Out, FoundInfinite bool [1]"),
     in_place={"Out": "X"},
-    samples=(
-        sample({"X": [normal(3, 4), normal(5)], "Scale": uniform(1, low=2.0, high=8.0)}),
-        sample({"X": [normal(2)], "Scale": uniform(1, low=2.0, high=8.0)}),
-    ),
+    samples=(sample("X* [3 4] [5], Scale 2.0:8.0 [1]"), sample("X* [2], Scale 2.0:8.0 [1]")),
 )
-_COUNTERS = {
-    "InGoodSteps": integers(1, low=1, high=2),
-    "InBadSteps": integers(1, low=1, high=2),
-    "PrevLossScaling": uniform(1, low=4.0, high=8.0),
-}
+_COUNTERS = "InGoodSteps 1:2 [1], InBadSteps 1:2 [1], PrevLossScaling 4.0:8.0 [1]"
 
 
 class UpdateLossScaling(Operands):
@@ -70,7 +63,8 @@ define(
     },
     samples=tuple(
         sample(
-            {"X": [normal(3, 4), normal(5)], "FoundInfinite": booleans(1), **_COUNTERS},
+            "X* [3 4] [5], FoundInfinite bool [1]",
+            _COUNTERS,
             incr_every_n_steps=steps,
             decr_every_n_nan_or_inf=steps,
             stop_update=stop,
@@ -91,5 +85,5 @@ define(
     ZeroWhereInfinite,
     Sized("X floats -> Out"),
     in_place={"Out": "X"},
-    samples=(sample({"X": [normal(3, 4), normal(5)], "FoundInfinite": booleans(1)}),),
+    samples=(sample("X* [3 4] [5], FoundInfinite bool [1]"),),
 )

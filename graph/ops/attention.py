@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import numpy as np
-
 from .operands import Input, Operands, Output
 from .registry import Inference, Op, Spec, Specs, define
 from .rules import merge_dims, of_shape, statistic
-from .samples import normal, sample, table
+from .samples import sample
 
 RULED_OUT = -1e4  # with this or less added to its score, the weight of a key is zero
 # ``layout``: the order of dimensions of Q, K, V and Out. bhtd may have fewer leading dimensions; with packed,
@@ -102,11 +100,11 @@ def _check_mask(op: Inference, scores: tuple[int, ...]) -> None:
         )
 
 
-_CAUSAL = table(np.triu(np.full((3, 3), -12345.5), 1))
+def _qkv(lead: str = "", keys: int = 5) -> str:
+    return f"Q [{lead} 3 4], K [{lead} {keys} 4], V [{lead} {keys} 6]"
 
 
-def _qkv(*lead: int, keys: int = 5) -> dict[str, object]:
-    return {"Q": normal(*lead, 3, 4), "K": normal(*lead, keys, 4), "V": normal(*lead, keys, 6)}
+_CAUSAL = "Mask table [0.0 -12345.5 -12345.5; 0.0 0.0 -12345.5; 0.0 0.0 0.0]"
 
 
 class FusedDotProductAttention(Operands):
@@ -138,24 +136,21 @@ define(
     attention_shape,
     by_place=draws_by_row,
     samples=(
-        sample(_qkv(2, 2), scale=0.5),
-        sample({**_qkv(2), "Mask": normal(3, 5)}),
+        sample(_qkv("2 2"), scale=0.5),
+        sample(_qkv("2"), "Mask [3 5]"),
         sample(_qkv(), scale=0.25),
-        sample({**_qkv(2, 2), "Mask": normal(2)}, mask_axis=1, scale=0.5),
-        sample({**_qkv(2, 2), "Mask": normal(2, 1, 1, 5)}),
-        sample({**_qkv(2, 3), "Mask": normal(2, 3, 3, 5)}),
-        sample(
-            {"Q": normal(2, 3, 2, 4), "K": normal(2, 5, 2, 4), "V": normal(2, 5, 2, 4)},
-            layout="bthd",
-        ),
-        sample({"Q": normal(2, 3, 3, 2, 4), "Mask": normal(3, 3)}, layout="packed", scale=0.5),
-        sample({**_qkv(2, 2, keys=3), "Mask": _CAUSAL}, causal=True, scale=0.5),
-        sample(_qkv(2, 2), dropout={**NO_DROPOUT, "is_test": True, "dropout_prob": 0.3}),
+        sample(_qkv("2 2"), "Mask [2]", mask_axis=1, scale=0.5),
+        sample(_qkv("2 2"), "Mask [2 1 1 5]"),
+        sample(_qkv("2 3"), "Mask [2 3 3 5]"),
+        sample("Q [2 3 2 4], K [2 5 2 4], V [2 5 2 4]", layout="bthd"),
+        sample("Q [2 3 3 2 4], Mask [3 3]", layout="packed", scale=0.5),
+        sample(_qkv("2 2", keys=3), _CAUSAL, causal=True, scale=0.5),
+        sample(_qkv("2 2"), dropout={**NO_DROPOUT, "is_test": True, "dropout_prob": 0.3}),
     ),
     refuses=(
-        sample({**_qkv(2), "Mask": normal(4, 5)}),
-        sample({"Q": normal(2, 3, 4), "K": normal(2, 5, 3), "V": normal(2, 5, 4)}),
-        sample({**_qkv(2), "Mask": normal(3, 5)}, causal=True),
+        sample(_qkv("2"), "Mask [4 5]"),
+        sample("Q [2 3 4], K [2 5 3], V [2 5 4]"),
+        sample(_qkv("2"), "Mask [3 5]", causal=True),
     ),
     slope=Op(
         "fused_dot_product_attention_grad", FusedDotProductAttentionGrad, by_place=draws_by_row

@@ -9,7 +9,7 @@ from .lod import like
 from .lstm import know_activations
 from .operands import Input, Offsets, Operands, Output, named
 from .registry import define
-from .samples import normal, offsets, sample
+from .samples import sample
 from .shapes import Sized, in_sequences, one_element
 
 
@@ -35,20 +35,8 @@ class AttentionLstm(Operands):
     candidate_activation: str = "tanh"
 
 
-_X = {
-    "X": normal(5, 3),
-    "X@LOD": [offsets(2, 0, 3)],
-    "C0": normal(3, 2),
-    "AttentionWeight": normal(5, 1),
-    "LSTMWeight": normal(5, 8),
-    "LSTMBias": normal(1, 8),
-}
-_ALL = {
-    "H0": normal(3, 2),
-    "AttentionBias": normal(1, 1),
-    "AttentionScalar": normal(1, 1),
-    "AttentionScalarBias": normal(1, 1),
-}
+_X = "X [5 3], X@LOD [2 0 3], C0 [3 2], AttentionWeight [5 1], LSTMWeight [5 8], LSTMBias [1 8]"
+_ALL = "H0 [3 2], AttentionBias [1 1], AttentionScalar [1 1], AttentionScalarBias [1 1]"
 define(
     "attention_lstm",
     AttentionLstm,
@@ -66,13 +54,14 @@ define(
     lod=like("X", "Hidden", "Cell"),
     samples=(
         sample(_X),
-        sample({**_X, **_ALL}),
+        sample(_X, _ALL),
         sample(
-            {**_X, **_ALL},
+            _X,
+            _ALL,
             gate_activation="tanh",
             cell_activation="relu",
             candidate_activation="identity",
         ),
     ),
-    refuses=(sample({**_X, "AttentionBias": normal(5, 1)}),),
+    refuses=(sample(_X, "AttentionBias [5 1]"),),
 )

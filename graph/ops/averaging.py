@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .operands import Input, Operands, Output, named
 from .registry import define
-from .samples import integers, normal, sample
+from .samples import sample
 from .shapes import Sized
 
 # Steps after which a sum is put away, so that it adds up numbers of about one size.
@@ -33,13 +33,12 @@ class AverageAccumulates(Operands):
     min_average_window: int = 10000
 
 
-_OPERANDS = {"param": normal(3, 4), **{f"in_{name}": normal(3, 4) for name in _SUMS}}
+_OPERANDS = "param [3 4], in_sum_1 [3 4], in_sum_2 [3 4], in_sum_3 [3 4]"
 
 
-def _counts(accumulates: int, updates: int) -> dict[str, object]:
-    old = integers(1, low=2, high=9)
-    counts = zip(_COUNTS, (accumulates, None, updates), strict=True)
-    return {f"in_{n}": old if k is None else integers(1, low=k, high=k + 1) for n, k in counts}
+def _counts(accumulates: int, updates: int) -> str:
+    counts = zip(_COUNTS, (f"table [{accumulates}]", "2:9 [1]", f"table [{updates}]"), strict=True)
+    return ", ".join(f"in_{name} {numbers}" for name, numbers in counts)
 
 
 define(
@@ -62,7 +61,8 @@ define(
     in_place={f"out_{name}": f"in_{name}" for name in (*_SUMS, *_COUNTS)},
     samples=tuple(
         sample(
-            {**_OPERANDS, **_counts(accumulates, updates)},
+            _OPERANDS,
+            _counts(accumulates, updates),
             average_window=0.6,
             min_average_window=3,
             max_average_window=most,

@@ -18,7 +18,7 @@ from .lod_levels import absolute
 from .operands import Input, NotNegative, Offsets, Operands, Output, Positive, named
 from .registry import OFFSETS, Inference, Spec, Specs, define
 from .rules import hold_floats, match, of_shape
-from .samples import integers, normal, offsets, sample, uniform
+from .samples import sample
 
 
 class Candidates(Operands):
@@ -145,13 +145,8 @@ def selected_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": OFFSETS._replace(shape=(rows + 1 if rows >= 0 else -1,))}
 
 
-_STEP = {
-    "pre_ids": integers(5, 1, high=3),
-    "pre_scores": normal(5, 1),
-    "ids": integers(5, 4, high=9),
-    "scores": uniform(5, 4, low=0.1),
-}
-_SOURCES = [offsets(2, 1), offsets(2, 0, 3)]
+_STEP = "pre_ids 0:3 [5 1], pre_scores [5 1], ids 0:9 [5 4], scores 0.1:1.0 [5 4]"
+_SOURCES = "scores@LOD [2 1] [2 0 3]"
 define(
     "beam_search",
     BeamSearch,
@@ -159,16 +154,16 @@ define(
     reads_values=lambda attrs: ("pre_ids", "pre_scores", "ids", "scores", "scores@LOD"),
     lod=beam_search_lod,
     samples=(
-        sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=2),
-        sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=9, is_accumulated=False),
-        sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=2, level=1, end_id=1),
+        sample(_STEP, _SOURCES, beam_size=2),
+        sample(_STEP, _SOURCES, beam_size=9, is_accumulated=False),
+        sample(_STEP, _SOURCES, beam_size=2, level=1, end_id=1),
     ),
     refuses=(
-        sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=2, level=2),
-        sample({**_STEP, "scores@LOD": [offsets(2, 2)]}, beam_size=2),
+        sample(_STEP, _SOURCES, beam_size=2, level=2),
+        sample(_STEP, "scores@LOD [2 2]", beam_size=2),
         sample(_STEP, beam_size=2),
-        sample({**_STEP, "pre_ids": integers(4, 1, high=3), "scores@LOD": _SOURCES}, beam_size=2),
-        sample({**_STEP, "ids": integers(5, 3, high=9), "scores@LOD": _SOURCES}, beam_size=2),
+        sample(_STEP, "pre_ids 0:3 [4 1]", _SOURCES, beam_size=2),
+        sample(_STEP, "ids 0:9 [5 3]", _SOURCES, beam_size=2),
     ),
 )
 define(
@@ -177,7 +172,7 @@ define(
     selected_shape,
     lod=no_sequences,
     samples=(
-        sample({**_STEP, "X": offsets(2, 3)}, beam_size=2),
-        sample({**_STEP, "X": offsets(2, 0, 3)}, beam_size=3, is_accumulated=False),
+        sample(_STEP, "X offsets [2 3]", beam_size=2),
+        sample(_STEP, "X offsets [2 0 3]", beam_size=3, is_accumulated=False),
     ),
 )

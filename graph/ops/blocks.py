@@ -84,13 +84,13 @@ define_block(
     "select_input",
     record_of("x* mask", "out"),
     _selected,
-    grad=Grad("select_output", {"X": "Out@GRAD", "Mask": "Mask"}, {"Out": "X@GRAD"}),
+    grad=Grad.swap("select_output", "Mask"),
 )
 define_block(
     "select_output",
     record_of("x mask", "out*"),
     _like_x(2),
-    grad=Grad("select_input", {"X": "Out@GRAD", "Mask": "Mask"}, {"Out": "X@GRAD"}),
+    grad=Grad.swap("select_input", "Mask"),
 )
 define_block(
     "recurrent",
@@ -145,25 +145,21 @@ define_block(
     "read_from_array",
     record_of("x i x_w:X_W?", "out"),
     _entry,
-    grad=Grad("write_to_array", {"X": "Out@GRAD", "I": "I"}, {"Out": "X@GRAD"}),
+    grad=Grad.swap("write_to_array", "I"),
 )
 define_block(
     "lod_tensor_to_array",
     _RANKED,
     _PARTS,
     lod=lambda op: {"Out": op.of("X")[len(op.of("RankTable")) + 1 :]},
-    grad=Grad(
-        "array_to_lod_tensor", {"X": "Out@GRAD", "RankTable": "RankTable"}, {"Out": "X@GRAD"}
-    ),
+    grad=Grad.swap("array_to_lod_tensor", "RankTable"),
 )
 define_block(
     "array_to_lod_tensor",
     _RANKED,
     _PARTS,
     lod=lambda op: {"Out": (*op.of("RankTable"), op.level("lod_from_lengths", {}), *op.of("X"))},
-    grad=Grad(
-        "lod_tensor_to_array", {"X": "Out@GRAD", "RankTable": "RankTable"}, {"Out": "X@GRAD"}
-    ),
+    grad=Grad.swap("lod_tensor_to_array", "RankTable"),
 )
 define_block("lod_array_length", record_of("x", "out"), Sized("X -> Out int64 [1]"))
 define_block(

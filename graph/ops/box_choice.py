@@ -19,7 +19,7 @@ from .levels import computed, define_level
 from .operands import Array, Input, Offsets, Operands, Output
 from .registry import Inference, Spec, Specs, define
 from .rules import hold_floats, known_operands, match, of_shape
-from .samples import offsets, sample, table, uniform
+from .samples import sample, table, uniform
 from .shapes import Sized, counted
 
 _AT_ONCE = 64  # boxes that are compared with all others
@@ -277,16 +277,16 @@ _BOXES = table(
     ]
 )
 _DENSE = {"BBoxes": _BOXES, "Scores": uniform(2, 3, 4, low=0.2)}
-_LISTS = {"BBoxes": uniform(5, 2, 4), "Scores": uniform(5, 2)}
+_LISTS = "BBoxes uniform [5 2 4], Scores uniform [5 2]"
 _TOP = {"nms_top_k": 10, "keep_top_k": 5, "score_threshold": 0.3}
 _SAMPLES = (
     sample(_DENSE, **_TOP),
     sample(_DENSE, **{**_TOP, "keep_top_k": -1}, background_label=-1, nms_eta=0.9),
-    sample({**_LISTS, "BBoxes@LOD": [offsets(2, 3)]}, **_TOP, normalized=False),
+    sample(_LISTS, "BBoxes@LOD [2 3]", **_TOP, normalized=False),
 )
 _REFUSES = (
-    sample({"BBoxes": _BOXES, "Scores": uniform(2, 3, 4, 1)}),
-    sample({"BBoxes": uniform(2, 4, 8), "Scores": uniform(2, 3, 4)}),
+    sample({"BBoxes": _BOXES}, "Scores uniform [2 3 4 1]"),
+    sample("BBoxes uniform [2 4 8], Scores uniform [2 3 4]"),
 )
 
 _READ = ("BBoxes", "Scores", "BBoxes@LOD")
@@ -308,7 +308,7 @@ define_level(
     count=_sequences,
     reads_values=lambda attrs: _READ,
     samples=(*_SAMPLES, _NONE_STAYS),
-    refuses=(sample({"BBoxes": uniform(1, 4, 4), "Scores": uniform(2, 3, 4)}),),
+    refuses=(sample("BBoxes uniform [1 4 4], Scores uniform [2 3 4]"),),
 )
 _DECAYED = (
     sample(_DENSE, **_TOP, post_threshold=0.2),

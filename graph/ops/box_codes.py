@@ -15,7 +15,7 @@ from .lod import Lods
 from .operands import Array, Input, Operands, Output, Positive
 from .registry import Inference, Specs, define
 from .rules import match, of_shape
-from .samples import integers, normal, sample, uniform
+from .samples import sample
 from .shapes import Sized
 
 
@@ -78,9 +78,9 @@ def box_coder(a: BoxCoder) -> f.Results:
     return {"output_box": f.concatenate([moved, grown], -1) / scale}
 
 
-_PRIORS = {"PriorBox": uniform(3, 4)}
-_ENCODED = {**_PRIORS, "TargetBox": uniform(2, 4, low=2.0, high=4.0)}
-_DECODED = {**_PRIORS, "PriorBoxVar": uniform(3, 4), "TargetBox": normal(2, 3, 4)}
+_PRIORS = "PriorBox uniform [3 4]"
+_ENCODED = f"{_PRIORS}, TargetBox 2.0:4.0 [2 4]"
+_DECODED = f"{_PRIORS}, PriorBoxVar uniform [3 4], TargetBox [2 3 4]"
 define(
     "box_coder",
     BoxCoder,
@@ -89,10 +89,11 @@ define(
     formula=box_coder,
     samples=(
         sample(_ENCODED, box_normalized=False),
-        sample({**_ENCODED, "PriorBoxVar": uniform(3, 4, low=0.5)}, box_normalized=False),
+        sample(_ENCODED, "PriorBoxVar 0.5:1.0 [3 4]", box_normalized=False),
         sample(_DECODED, code_type="decode_center_size"),
         sample(
-            {**_PRIORS, "TargetBox": normal(3, 2, 4)},
+            _PRIORS,
+            "TargetBox [3 2 4]",
             code_type="decode_center_size",
             axis=1,
             box_normalized=False,
@@ -100,7 +101,7 @@ define(
         ),
     ),
     refuses=(
-        sample({**_ENCODED, "TargetBox": uniform(2, 3)}),
+        sample(_ENCODED, "TargetBox uniform [2 3]"),
         sample(_DECODED, code_type="decode_center_size", axis=1),
         sample(_DECODED, code_type="decode_center_size", variance=[0.1]),
     ),
@@ -133,12 +134,9 @@ def box_decoder_and_assign(a: BoxDecoderAndAssign) -> f.Results:
     }
 
 
-_SCORED = {
-    "PriorBox": uniform(3, 4),
-    "PriorBoxVar": uniform(4, low=0.1),
-    "TargetBox": normal(3, 12),
-    "BoxScore": uniform(3, 3),
-}
+_SCORED = (
+    "PriorBox uniform [3 4], PriorBoxVar 0.1:1.0 [4], TargetBox [3 12], BoxScore uniform [3 3]"
+)
 define(
     "box_decoder_and_assign",
     BoxDecoderAndAssign,
@@ -149,7 +147,7 @@ define(
     ),
     formula=box_decoder_and_assign,
     samples=(sample(_SCORED, box_clip=0.5),),
-    refuses=(sample({**_SCORED, "TargetBox": normal(3, 4), "BoxScore": uniform(3, 1)}),),
+    refuses=(sample(_SCORED, "TargetBox [3 4], BoxScore uniform [3 1]"),),
 )
 
 
@@ -193,7 +191,7 @@ def yolo_box(a: YoloBox) -> f.Results:
     }
 
 
-_CELLS = {"X": normal(2, 14, 2, 3), "ImgSize": integers(2, 2, low=20, high=60)}
+_CELLS = "X [2 14 2 3], ImgSize 20:60 [2 2]"
 define("yolo_box", YoloBox, Sized(
         "X [N boxes*(5+class_num) H W], ImgSize integers [N 2] "
         "-> Boxes [N boxes*H*W 4], Scores [N boxes*H*W class_num]",

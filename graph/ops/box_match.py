@@ -18,7 +18,7 @@ from .lod_levels import bounds
 from .operands import Array, Input, Offsets, Operands, Output
 from .registry import Inference, define
 from .rules import one_level
-from .samples import normal, offsets, sample, table, uniform
+from .samples import sample
 from .shapes import Sized, counted, in_sequences
 
 # -- box_clip ---------------------------------------------------------------------------------------
@@ -51,18 +51,10 @@ define(
     formula=box_clip,
     samples=(
         sample(
-            {
-                "Input": uniform(3, 4, low=-5.0, high=40.0),
-                "Input@LOD": [offsets(1, 2)],
-                "ImInfo": table([[30.0, 20.0, 1.0], [41.0, 61.0, 2.0]]),
-            }
+            "Input -5.0:40.0 [3 4], Input@LOD [1 2], ImInfo table [30.0 20.0 1.0; 41.0 61.0 2.0]"
         ),
         sample(
-            {
-                "Input": uniform(3, 2, 4, low=-5.0, high=40.0),
-                "Input@LOD": [offsets(2, 1)],
-                "ImInfo": table([[30.0, 20.0, 1.0], [40.0, 60.0, 2.0]]),
-            }
+            "Input -5.0:40.0 [3 2 4], Input@LOD [2 1], ImInfo table [30.0 20.0 1.0; 40.0 60.0 2.0]"
         ),
     ),
 )
@@ -86,7 +78,7 @@ def _count_images(op: Inference) -> dict[str, int]:
     return {"images": 1 if alone else op.sequences("DistMat")}
 
 
-_DISTANCES = {"DistMat": uniform(5, 7)}
+_DISTANCES = "DistMat uniform [5 7]"
 define(
     "bipartite_match",
     BipartiteMatch,
@@ -97,9 +89,9 @@ define(
     ),
     lod=no_sequences,
     samples=(
-        sample({**_DISTANCES, "DistMat@LOD": [offsets(2, 3)]}),
-        sample({**_DISTANCES, "DistMat@LOD": [offsets(1, 4)]}, match_type="per_prediction"),
-        sample({"DistMat": uniform(5, 3)}),
+        sample(_DISTANCES, "DistMat@LOD [2 3]"),
+        sample(_DISTANCES, "DistMat@LOD [1 4]", match_type="per_prediction"),
+        sample("DistMat uniform [5 3]"),
     ),
 )
 
@@ -117,9 +109,9 @@ class TargetAssign(Operands):
     mismatch_value: int = 0
 
 
-_MATCHED = {"MatchIndices": table([[0, -1, 1, -1], [-1, 2, 0, 0]])}
-_LISTS = {"X@LOD": [offsets(2, 3)], **_MATCHED}
-_NEGATIVES = {"NegIndices": table([[1], [0]]), "NegIndices@LOD": [offsets(1, 1)]}
+_MATCHED = "MatchIndices table [0 -1 1 -1; -1 2 0 0]"
+_LISTS = f"X@LOD [2 3], {_MATCHED}"
+_NEGATIVES = "NegIndices table [1; 0], NegIndices@LOD [1 1]"
 define(
     "target_assign",
     TargetAssign,
@@ -131,8 +123,8 @@ define(
     ),
     lod=no_sequences,
     samples=(
-        sample({"X": normal(5, 4, 3), **_LISTS}),
-        sample({"X": normal(5, 1, 2), **_LISTS, **_NEGATIVES}, mismatch_value=7),
+        sample("X [5 4 3]", _LISTS),
+        sample("X [5 1 2]", _LISTS, _NEGATIVES, mismatch_value=7),
     ),
 )
 
@@ -173,16 +165,12 @@ def negatives(a: Any) -> list[Array]:
     return [own[matched[own] == -1] for own, matched in zip(mined(a), a.match_indices, strict=True)]
 
 
-_LOSSES = {
-    "ClsLoss": uniform(2, 5),
-    "MatchDist": uniform(2, 5, high=0.6),
-    "MatchIndices": table([[0, -1, -1, -1, -1], [-1, 1, -1, 0, -1]]),
-}
-_HARD = {"mining_type": "hard_example", "sample_size": 3}
-_MINED = (
-    sample(_LOSSES, neg_pos_ratio=2.0),
-    sample({**_LOSSES, "LocLoss": uniform(2, 5)}, **_HARD),
+_LOSSES = (
+    "ClsLoss uniform [2 5], MatchDist 0.0:0.6 [2 5], "
+    "MatchIndices table [0 -1 -1 -1 -1; -1 1 -1 0 -1]"
 )
+_HARD = {"mining_type": "hard_example", "sample_size": 3}
+_MINED = (sample(_LOSSES, neg_pos_ratio=2.0), sample(_LOSSES, "LocLoss uniform [2 5]", **_HARD))
 define(
     "mine_hard_examples",
     MineHardExamples,

@@ -14,7 +14,7 @@ import numpy as np
 from . import formula as f
 from .operands import Array, Input, Operands, Output, named
 from .registry import Inference, define
-from .samples import normal, sample, uniform
+from .samples import sample
 from .shapes import Sized
 
 
@@ -42,15 +42,14 @@ def iou_similarity(a: IouSimilarity) -> f.Results:
     return {"out": shared / (area(a.x).reshape(-1, 1) + area(a.y) - shared + 1e-10)}
 
 
-_BOXES = uniform(3, 4)
 define(
     "iou_similarity",
     IouSimilarity,
     Sized("X [N 4], Y [M 4] -> Out [N M]"),
     formula=iou_similarity,
     samples=(
-        sample({"X": _BOXES, "Y": uniform(2, 4)}),
-        sample({"X": _BOXES, "Y": uniform(2, 4, high=5.0)}, box_normalized=False),
+        sample("X uniform [3 4], Y uniform [2 4]"),
+        sample("X uniform [3 4], Y 0.0:5.0 [2 4]", box_normalized=False),
     ),
 )
 
@@ -75,7 +74,7 @@ define(
         "channels % 2 == 0; Input must be [N, 2 x corners, H, W]",
     ),
     formula=polygon_box_transform,
-    samples=(sample({"Input": normal(2, 4, 3, 5)}),),
+    samples=(sample("Input [2 4 3 5]"),),
 )
 
 
@@ -151,7 +150,7 @@ define(
     ),
     formula=anchor_generator,
     shapes_of=("Input",),
-    samples=(sample({"Input": normal(1, 2, 3, 4)}, **_ANCHORS),),
+    samples=(sample("Input [1 2 3 4]", **_ANCHORS),),
 )
 
 
@@ -248,7 +247,7 @@ def density_prior_box(a: DensityPriorBox) -> f.Results:
     return _priors(a, _boxes(x + dx, y + dy, widths, heights), 0, 1)
 
 
-_IMAGES = {"Input": normal(1, 2, 3, 4), "Image": normal(1, 3, 24, 40)}
+_IMAGES = "Input [1 2 3 4], Image [1 3 24 40]"
 _SIZES = {"min_sizes": [4.0, 8.0], "max_sizes": [6.0, 12.0], "aspect_ratios": [2.0, 1.0, 3.0]}
 _DENSE = {"fixed_sizes": [4.0, 8.0], "fixed_ratios": [1.0, 2.0], "densities": [2, 1]}
 define(

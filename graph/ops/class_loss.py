@@ -8,7 +8,7 @@ from typing import Any, Literal
 from . import formula as f
 from .operands import Input, Operands, Output, named
 from .registry import define, slope
-from .samples import integers, normal, sample, uniform
+from .samples import sample
 from .shapes import Sized
 
 
@@ -43,9 +43,9 @@ def nll_loss(a: NllLoss) -> f.Results:
     return {"out": loss, "total_weight": total}
 
 
-_ROWS = {"X": normal(4, 3), "Label": integers(4, high=3)}
-_WEIGHTED = {**_ROWS, "Weight": uniform(3, low=0.5, high=2.0)}
-_PIXELS = {**_WEIGHTED, "X": normal(2, 3, 2, 2), "Label": integers(2, 2, 2, high=3)}
+_ROWS = "X [4 3], Label 0:3 [4]"
+_WEIGHTED = f"{_ROWS}, Weight 0.5:2.0 [3]"
+_PIXELS = f"{_WEIGHTED}, X [2 3 2 2], Label 0:3 [2 2 2]"
 define(
     "nll_loss",
     NllLoss,
@@ -91,10 +91,7 @@ define(
     BprLoss,
     Sized("X floats [... C], Label integers [... 1] -> Y [... 1]"),
     formula=bpr_loss,
-    samples=(
-        sample({"X": normal(4, 5), "Label": integers(4, 1, high=5)}),
-        sample({"X": normal(2, 3, 4), "Label": integers(2, 3, 1, high=4)}),
-    ),
+    samples=(sample("X [4 5], Label 0:5 [4 1]"), sample("X [2 3 4], Label 0:4 [2 3 1]")),
     slope=slope("x label d_y", "d_x"),
 )
 
@@ -137,12 +134,7 @@ def center_loss(a: CenterLoss) -> f.Results:
     }
 
 
-_CLUSTERED = {
-    "X": normal(5, 3),
-    "Label": integers(5, 1, high=4),
-    "Centers": normal(4, 3),
-    "CenterUpdateRate": uniform(1, low=0.2),
-}
+_CLUSTERED = "X [5 3], Label 0:4 [5 1], Centers [4 3], CenterUpdateRate 0.2:1.0 [1]"
 define(
     "center_loss",
     CenterLoss,
@@ -156,7 +148,7 @@ define(
     needs=centers_need,
     samples=(
         sample(_CLUSTERED, cluster_num=4, need_update=True),
-        sample({**_CLUSTERED, "Label": integers(5, high=4)}, cluster_num=4, need_update=False),
+        sample(_CLUSTERED, "Label 0:4 [5]", cluster_num=4, need_update=False),
     ),
     slope=slope(
         "(x) sample_center_diff d_loss",

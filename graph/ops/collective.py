@@ -53,12 +53,12 @@ class RingCollective(Operands):
     nranks: int = 1
 
 
-like_operand = same()
+like_input = same()
 gathered_rows: ShapeRule = Sized("X [rows ...] -> Out [rows*nranks ...]")
 scattered_rows: ShapeRule = Sized("X [rows ...] -> Out [rows/nranks ...]")
 
 
-define(RING_REDUCE, RingCollective, like_operand)
-define(RING_BROADCAST, RingCollective, like_operand)
+define(RING_REDUCE, RingCollective, like_input)
+define(RING_BROADCAST, RingCollective, like_input)
 define(RING_GATHER, RingCollective, gathered_rows)
 define(RING_SCATTER, RingCollective, scattered_rows)

@@ -140,38 +140,28 @@ def check_format(op: Inference) -> str:
 
 
 _SAMPLES = (
-    sample({"Input": normal(2, 3, 6, 5), "Filter": normal(4, 3, 3, 3)}, paddings=[1, 1]),
-    sample({"Input": normal(2, 4, 7, 7), "Filter": normal(6, 2, 3, 3)}, strides=[2, 2], groups=2),
+    sample("Input [2 3 6 5], Filter [4 3 3 3]", paddings=[1, 1]),
+    sample("Input [2 4 7 7], Filter [6 2 3 3]", strides=[2, 2], groups=2),
+    sample("Input [2 2 7 6], Filter [3 2 2 3]", dilations=[2, 1], paddings=[1, 0, 2, 1]),
+    sample("Input [1 3 5 5], Filter [2 3 1 1]"),
+    sample("Input [3 1 7 5], Filter [4 1 3 5]"),
+    sample("Input [2 2 6 9], Filter [3 2 2 5]", dilations=[1, 2]),
+    sample("Input [1 2 5 5], Filter [2 2 3 3]", padding_algorithm="SAME", strides=[2, 2]),
     sample(
-        {"Input": normal(2, 2, 7, 6), "Filter": normal(3, 2, 2, 3)},
-        dilations=[2, 1],
-        paddings=[1, 0, 2, 1],
+        "Input [2 6 5 4], Filter [4 2 3 2]", data_format="NHWC", groups=2, paddings=[1, 0, 1, 1]
     ),
-    sample({"Input": normal(1, 3, 5, 5), "Filter": normal(2, 3, 1, 1)}),
-    sample({"Input": normal(3, 1, 7, 5), "Filter": normal(4, 1, 3, 5)}),
-    sample({"Input": normal(2, 2, 6, 9), "Filter": normal(3, 2, 2, 5)}, dilations=[1, 2]),
-    sample(
-        {"Input": normal(1, 2, 5, 5), "Filter": normal(2, 2, 3, 3)},
-        padding_algorithm="SAME",
-        strides=[2, 2],
-    ),
-    sample(
-        {"Input": normal(2, 6, 5, 4), "Filter": normal(4, 2, 3, 2)},
-        data_format="NHWC",
-        groups=2,
-        paddings=[1, 0, 1, 1],
-    ),
-    sample({"Input": normal(2, 3, 4, 3), "Filter": normal(2, 3, 1, 1)}, data_format="NHWC"),
+    sample("Input [2 3 4 3], Filter [2 3 1 1]", data_format="NHWC"),
 )
 _DEPTHWISE = (
-    sample({"Input": normal(2, 4, 6, 6), "Filter": normal(4, 1, 3, 3)}, groups=4, paddings=[1, 1]),
+    sample("Input [2 4 6 6], Filter [4 1 3 3]", groups=4, paddings=[1, 1]),
     sample(
-        {"Input": normal(2, 4, 5, 5, away_from=(0.0,)), "Filter": normal(4, 1, 3, 3)},
+        {"Input": normal(2, 4, 5, 5, away_from=(0.0,))},
+        "Filter [4 1 3 3]",
         groups=4,
         fuse_relu_before_depthwise_conv=True,
     ),
     sample(
-        {"Input": normal(2, 5, 6, 4), "Filter": normal(4, 1, 3, 3)},
+        "Input [2 5 6 4], Filter [4 1 3 3]",
         groups=4,
         data_format="NHWC",
         padding_algorithm="SAME",
@@ -179,30 +169,26 @@ _DEPTHWISE = (
     ),
 )
 _OF_VOLUMES = (
+    sample("Input [2 2 3 4 3], Filter [3 2 2 3 2]", paddings=[1, 0, 1], strides=[1, 2, 1]),
     sample(
-        {"Input": normal(2, 2, 3, 4, 3), "Filter": normal(3, 2, 2, 3, 2)},
-        paddings=[1, 0, 1],
-        strides=[1, 2, 1],
-    ),
-    sample(
-        {"Input": normal(1, 4, 4, 3, 4), "Filter": normal(2, 2, 2, 1, 2)},
+        "Input [1 4 4 3 4], Filter [2 2 2 1 2]",
         groups=2,
         dilations=[2, 1, 1],
         paddings=[1, 0, 0, 1, 0, 2],
     ),
-    sample({"Input": normal(2, 2, 2, 3, 2), "Filter": normal(3, 2, 1, 1, 1)}),
+    sample("Input [2 2 2 3 2], Filter [3 2 1 1 1]"),
     sample(
-        {"Input": normal(2, 3, 4, 3, 2), "Filter": normal(2, 2, 3, 2, 2)},
+        "Input [2 3 4 3 2], Filter [2 2 3 2 2]",
         data_format="NDHWC",
         padding_algorithm="SAME",
         strides=[2, 1, 2],
     ),
 )
 _REFUSES = (
-    sample({"Input": normal(2, 3, 6, 5), "Filter": normal(4, 2, 3, 3)}),
-    sample({"Input": normal(2, 3, 2, 2), "Filter": normal(4, 3, 3, 3)}),
-    sample({"Input": normal(2, 3, 6, 5), "Filter": normal(0, 3, 3, 3)}),
-    sample({"Input": normal(2, 3, 6, 5), "Filter": normal(4, 3, 3, 3)}, paddings=[-1, 0]),
+    sample("Input [2 3 6 5], Filter [4 2 3 3]"),
+    sample("Input [2 3 2 2], Filter [4 3 3 3]"),
+    sample("Input [2 3 6 5], Filter [0 3 3 3]"),
+    sample("Input [2 3 6 5], Filter [4 3 3 3]", paddings=[-1, 0]),
 )
 
 
@@ -297,9 +283,9 @@ define(
     conv_shape,
     samples=_OF_VOLUMES,
     refuses=(
-        sample({"Input": normal(2, 3, 4, 4, 4), "Filter": normal(4, 2, 3, 3, 3)}),
-        sample({"Input": normal(2, 3, 4, 4), "Filter": normal(4, 3, 3, 3)}),
-        sample({"Input": normal(2, 3, 4, 4, 4), "Filter": normal(4, 3, 3, 3, 3)}, strides=[1, 1]),
+        sample("Input [2 3 4 4 4], Filter [4 2 3 3 3]"),
+        sample("Input [2 3 4 4], Filter [4 3 3 3]"),
+        sample("Input [2 3 4 4 4], Filter [4 3 3 3 3]", strides=[1, 1]),
     ),
     slope=Op("conv3d_grad", Conv3dGrad),
 )
@@ -330,43 +316,19 @@ define(
     _grad_add_shape,
     samples=(
         sample(
-            {
-                "Input": normal(2, 4, 6, 5),
-                "Filter": normal(6, 4, 3, 3),
-                "Output@GRAD": normal(2, 6, 6, 5),
-                "Addend": normal(2, 4, 6, 5),
-            },
+            "Input [2 4 6 5], Filter [6 4 3 3], Output@GRAD [2 6 6 5], Addend [2 4 6 5]",
             paddings=[1, 1],
         ),
         sample(
-            {
-                "Input": normal(2, 4, 7, 7),
-                "Filter": normal(6, 2, 1, 1),
-                "Output@GRAD": normal(2, 6, 4, 4),
-                "Addend": normal(2, 4, 7, 7),
-            },
+            "Input [2 4 7 7], Filter [6 2 1 1], Output@GRAD [2 6 4 4], Addend [2 4 7 7]",
             strides=[2, 2],
             groups=2,
         ),
         sample(
-            {
-                "Input": normal(2, 6, 5, 4),
-                "Filter": normal(4, 4, 3, 2),
-                "Output@GRAD": normal(2, 5, 5, 4),
-                "Addend": normal(2, 6, 5, 4),
-            },
+            "Input [2 6 5 4], Filter [4 4 3 2], Output@GRAD [2 5 5 4], Addend [2 6 5 4]",
             data_format="NHWC",
             paddings=[1, 0, 1, 0],
         ),
     ),
-    refuses=(
-        sample(
-            {
-                "Input": normal(1, 2, 3, 3),
-                "Filter": normal(2, 2, 1, 1),
-                "Output@GRAD": normal(1, 2, 3, 3),
-                "Addend": normal(1, 2, 1, 1),
-            }
-        ),
-    ),
+    refuses=(sample("Input [1 2 3 3], Filter [2 2 1 1], Output@GRAD [1 2 3 3], Addend [1 2 1 1]"),),
 )

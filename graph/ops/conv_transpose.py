@@ -12,7 +12,7 @@ from .conv import ConvOperands, ConvResult, ConvSlopes, as_given, check_factors,
 from .operands import Input, Output
 from .registry import Inference, Op, Specs, define
 from .rules import merge_dims, of_shape
-from .samples import normal, sample
+from .samples import sample
 
 
 def transposed_shape(op: Inference) -> Mapping[str, Specs]:
@@ -97,53 +97,33 @@ class ConvTranspose3dGrad(ConvTranspose3dOperands, ConvSlopes): ...
 
 
 _SAMPLES = (
-    sample({"Input": normal(2, 4, 3, 4), "Filter": normal(4, 3, 3, 3)}, paddings=[1, 1]),
+    sample("Input [2 4 3 4], Filter [4 3 3 3]", paddings=[1, 1]),
     sample(
-        {"Input": normal(2, 4, 3, 2), "Filter": normal(4, 2, 3, 4)},
+        "Input [2 4 3 2], Filter [4 2 3 4]",
         strides=[2, 2],
         groups=2,
         paddings=[1, 1],
         output_size=[6, 4],
     ),
     sample(
-        {"Input": normal(1, 2, 3, 3), "Filter": normal(2, 3, 2, 3)},
+        "Input [1 2 3 3], Filter [2 3 2 3]",
         dilations=[2, 1],
         strides=[1, 2],
         paddings=[1, 0, 2, 1],
         output_padding=[0, 1],
     ),
-    sample({"Input": normal(1, 3, 4, 3), "Filter": normal(3, 2, 1, 1)}),
-    sample(
-        {"Input": normal(1, 2, 3, 3), "Filter": normal(2, 2, 3, 3)},
-        padding_algorithm="SAME",
-        strides=[2, 2],
-    ),
-    sample(
-        {"Input": normal(2, 4, 3, 4), "Filter": normal(4, 3, 2, 2)},
-        data_format="NHWC",
-        groups=2,
-        strides=[2, 1],
-    ),
+    sample("Input [1 3 4 3], Filter [3 2 1 1]"),
+    sample("Input [1 2 3 3], Filter [2 2 3 3]", padding_algorithm="SAME", strides=[2, 2]),
+    sample("Input [2 4 3 4], Filter [4 3 2 2]", data_format="NHWC", groups=2, strides=[2, 1]),
 )
 _DEPTHWISE = (
-    sample(
-        {"Input": normal(2, 4, 3, 3), "Filter": normal(4, 1, 4, 4)},
-        groups=4,
-        strides=[2, 2],
-        paddings=[1, 1],
-    ),
-    sample(
-        {"Input": normal(2, 3, 2, 3), "Filter": normal(3, 1, 3, 2)}, groups=3, data_format="NHWC"
-    ),
+    sample("Input [2 4 3 3], Filter [4 1 4 4]", groups=4, strides=[2, 2], paddings=[1, 1]),
+    sample("Input [2 3 2 3], Filter [3 1 3 2]", groups=3, data_format="NHWC"),
 )
 _OF_VOLUMES = (
+    sample("Input [2 2 2 3 2], Filter [2 3 2 3 2]", strides=[2, 1, 2], paddings=[0, 1, 1]),
     sample(
-        {"Input": normal(2, 2, 2, 3, 2), "Filter": normal(2, 3, 2, 3, 2)},
-        strides=[2, 1, 2],
-        paddings=[0, 1, 1],
-    ),
-    sample(
-        {"Input": normal(1, 2, 3, 2, 4), "Filter": normal(4, 1, 2, 2, 3)},
+        "Input [1 2 3 2 4], Filter [4 1 2 2 3]",
         data_format="NHWC",
         groups=2,
         dilations=[1, 2, 1],
@@ -151,10 +131,10 @@ _OF_VOLUMES = (
     ),
 )
 _REFUSES = (
-    sample({"Input": normal(2, 3, 6, 5), "Filter": normal(4, 2, 3, 3)}),
-    sample({"Input": normal(2, 3, 2, 2), "Filter": normal(3, 4, 3, 3)}, output_size=[7, 4]),
-    sample({"Input": normal(2, 3, 2, 2), "Filter": normal(3, 4, 3, 3)}, output_padding=[1, 0]),
-    sample({"Input": normal(2, 3, 2, 2), "Filter": normal(3, 4, 1, 1)}, paddings=[1, 1]),
+    sample("Input [2 3 6 5], Filter [4 2 3 3]"),
+    sample("Input [2 3 2 2], Filter [3 4 3 3]", output_size=[7, 4]),
+    sample("Input [2 3 2 2], Filter [3 4 3 3]", output_padding=[1, 0]),
+    sample("Input [2 3 2 2], Filter [3 4 1 1]", paddings=[1, 1]),
 )
 
 for _name, _samples in (("conv2d_transpose", _SAMPLES), ("depthwise_conv2d_transpose", _DEPTHWISE)):
@@ -172,8 +152,8 @@ define(
     transposed_shape,
     samples=_OF_VOLUMES,
     refuses=(
-        sample({"Input": normal(2, 3, 2, 2, 2), "Filter": normal(4, 2, 3, 3, 3)}),
-        sample({"Input": normal(2, 3, 2, 2), "Filter": normal(3, 2, 3, 3)}),
+        sample("Input [2 3 2 2 2], Filter [4 2 3 3 3]"),
+        sample("Input [2 3 2 2], Filter [3 2 3 3]"),
     ),
     slope=Op("conv3d_transpose_grad", ConvTranspose3dGrad),
 )

@@ -8,7 +8,7 @@ from ...strategies.types import VarType
 from . import formula as f
 from .operands import Input, Operands, Output, Positive, Unary
 from .registry import define, slope
-from .samples import integers, normal, sample, uniform
+from .samples import sample
 from .shapes import Sized, names_dimensions
 
 
@@ -48,7 +48,7 @@ def histogram(a: Histogram) -> f.Results:
     return {"out": counts.astype(a.out.dtype)}
 
 
-_X = {"X": normal(4, 5)}
+_X = "X [4 5]"
 define(
     "histogram",
     Histogram,
@@ -61,8 +61,8 @@ define(
     formula=histogram,
     samples=(
         sample(_X, bins=4),
-        sample({"X": integers(30, high=9)}, bins=5, min=2.0, max=7.0),
-        sample({**_X, "Weight": uniform(4, 5)}, bins=3, min=-1.0, max=1.0, density=True),
+        sample("X 0:9 [30]", bins=5, min=2.0, max=7.0),
+        sample(_X, "Weight uniform [4 5]", bins=3, min=-1.0, max=1.0, density=True),
     ),
 )
 
@@ -87,7 +87,7 @@ define(
     Cumprod,
     Sized("X -> Out", names_dimensions("dim")),
     formula=cumprod,
-    samples=(sample({"X": normal(3, 5)}), sample({"X": normal(2, 7, 2)}, dim=1)),
-    refuses=(sample({"X": normal(3, 5)}, dim=2),),
+    samples=(sample("X [3 5]"), sample("X [2 7 2]", dim=1)),
+    refuses=(sample("X [3 5]", dim=2),),
     slope=slope("x d_out", "d_x"),
 )

@@ -12,7 +12,7 @@ from .lod import no_sequences
 from .operands import Input, Inputs, Offsets, Operands, Output, Positive, Unary, named
 from .registry import Grad, Inference, Op, Spec, Specs, define, in_steps
 from .rules import hold_integers, of_shape, same, sizes_read
-from .samples import integers, lengths, normal, offsets, sample
+from .samples import sample
 from .shapes import Sized
 
 attribute_shape = Sized(
@@ -62,11 +62,11 @@ define(
     refuses=(sample(shape=[2, -1]),),
     in_steps=in_steps(
         samples=(
-            sample({"ShapeTensorList": [lengths(3), lengths(2)]}, value=1.5),
-            sample({"ShapeTensor": lengths(2, 0)}, value=1.5, shape=[-1, -1]),
-            sample({"ValueTensor": lengths(4)}, shape=[2, 3], dtype=int(VarType.INT64)),
+            sample("ShapeTensorList* lengths [3] [2]", value=1.5),
+            sample("ShapeTensor lengths [2 0]", value=1.5, shape=[-1, -1]),
+            sample("ValueTensor lengths [4]", shape=[2, 3], dtype=int(VarType.INT64)),
         ),
-        refuses=(sample({"ShapeTensor": lengths(2, -1)}),),
+        refuses=(sample("ShapeTensor lengths [2 -1]"),),
         reads=SIZES,
     ),
 )
@@ -152,17 +152,15 @@ define(
     lod=no_sequences,
     shapes_of=("Input",),
     samples=(
-        sample({"Input": normal(4, 2)}, shape=[-1, 3], value=2.0),
-        sample({"Input": normal(5, 2), "Input@LOD": [offsets(2, 0, 3)]}, shape=[-1, 3]),
+        sample("Input [4 2]", shape=[-1, 3], value=2.0),
+        sample("Input [5 2], Input@LOD [2 0 3]", shape=[-1, 3]),
     ),
     refuses=(
-        sample({"Input": normal(4, 2)}, shape=[-1, 3], input_dim_idx=-3),
-        sample({"Input": normal(4, 2)}, shape=[3, -1]),
+        sample("Input [4 2]", shape=[-1, 3], input_dim_idx=-3),
+        sample("Input [4 2]", shape=[3, -1]),
     ),
 )
-define(
-    "fill_zeros_like", Unary, same("X"), shapes_of=("X",), samples=(sample({"X": normal(3, 4)}),)
-)
+define("fill_zeros_like", Unary, same("X"), shapes_of=("X",), samples=(sample("X [3 4]"),))
 
 
 class FillAnyLike(Unary):
@@ -175,7 +173,7 @@ define(
     FillAnyLike,
     Sized("X -> Out dtype"),
     shapes_of=("X",),
-    samples=(sample({"X": normal(3, 4)}, value=2.5),),
+    samples=(sample("X [3 4]", value=2.5),),
 )
 
 
@@ -188,9 +186,9 @@ define(
     "assign",
     Assign,
     same("X"),
-    grad=Grad("assign", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}),
+    grad=Grad.swap("assign"),
     views={"Out": "X"},
-    samples=(sample({"X": normal(3, 4)}),),
+    samples=(sample("X [3 4]"),),
 )
 
 
@@ -203,7 +201,7 @@ define(
     Increment,
     same("X"),
     in_place={"Out": "X"},
-    samples=(sample({"X": normal(1)}, step=2.0),),
+    samples=(sample("X [1]", step=2.0),),
 )
 
 
@@ -216,15 +214,12 @@ define(
     "cast",
     Cast,
     Sized("X -> Out out_dtype"),
-    grad=Grad(
-        "cast",
-        {"X": "Out@GRAD"},
-        {"Out": "X@GRAD"},
-        attrs=lambda a: {"in_dtype": a["out_dtype"], "out_dtype": a["in_dtype"]},
+    grad=Grad.swap(
+        "cast", attrs=lambda a: {"in_dtype": a["out_dtype"], "out_dtype": a["in_dtype"]}
     ),
     samples=(
-        sample({"X": normal(3, 4)}, in_dtype=5, out_dtype=6),
-        sample({"X": normal(3, 4)}, in_dtype=5, out_dtype=3),
+        sample("X [3 4]", in_dtype=5, out_dtype=6),
+        sample("X [3 4]", in_dtype=5, out_dtype=3),
     ),
 )
 
@@ -239,7 +234,7 @@ define(
     Shape,
     Sized("Input -> Out int32 [rank]", "rank = len(Input)"),
     shapes_of=("Input",),
-    samples=(sample({"Input": normal(3, 4)}),),
+    samples=(sample("Input [3 4]"),),
 )
 
 
@@ -266,7 +261,7 @@ def one_hot(a: OneHot) -> f.Results:
     return {"out": hot.astype(a.out.dtype)}
 
 
-for _name, _dims in (("one_hot", (4, 1)), ("one_hot_v2", (4,))):
+for _name, _dims in (("one_hot", "4 1"), ("one_hot_v2", "4")):
     define(
         _name,
         OneHot,
@@ -274,9 +269,9 @@ for _name, _dims in (("one_hot", (4, 1)), ("one_hot_v2", (4,))):
         formula=one_hot,
         numbers={"depth_tensor": "depth"},
         samples=(
-            sample({"X": integers(*_dims, high=5)}, depth=5),
-            sample({"X": integers(*_dims, high=9)}, depth=5, allow_out_of_range=True),
-            sample({"X": integers(4, high=5)}, depth=5),
+            sample(f"X 0:5 [{_dims}]", depth=5),
+            sample(f"X 0:9 [{_dims}]", depth=5, allow_out_of_range=True),
+            sample("X 0:5 [4]", depth=5),
         ),
     )
 
@@ -310,12 +305,12 @@ define(
     TopK,
     top_k_shape,
     numbers={"K": "k"},
-    samples=(sample({"X": normal(3, 6)}, k=2), sample({"X": normal(4)}, k=1)),
-    refuses=(sample({"X": normal(3, 4)}, k=5),),
+    samples=(sample("X [3 6]", k=2), sample("X [4]", k=1)),
+    refuses=(sample("X [3 4]", k=5),),
     slope=Op("top_k_grad", TopKGrad, shapes_of=("X",)),
     in_steps=in_steps(
-        samples=(sample({"X": normal(3, 6), "K": lengths(2)}),),
-        refuses=(sample({"X": normal(3, 4), "K": lengths(5)}),),
+        samples=(sample("X [3 6], K lengths [2]"),),
+        refuses=(sample("X [3 4], K lengths [5]"),),
     ),
 )
 
@@ -343,9 +338,9 @@ for _name in ("arg_max", "arg_min"):
         ),
         lod=no_sequences,
         samples=(
-            sample({"X": normal(3, 4)}),
-            sample({"X": normal(3, 4)}, axis=0, keepdims=True),
-            sample({"X": normal(3, 4)}, dtype=int(VarType.INT32)),
+            sample("X [3 4]"),
+            sample("X [3 4]", axis=0, keepdims=True),
+            sample("X [3 4]", dtype=int(VarType.INT32)),
         ),
-        refuses=(sample({"X": normal(3, 0)}), sample({"X": normal(3, 4)}, axis=2)),
+        refuses=(sample("X [3 0]"), sample("X [3 4]", axis=2)),
     )

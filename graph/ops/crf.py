@@ -10,7 +10,7 @@ from __future__ import annotations
 from .lod_levels import as_of
 from .operands import Input, Offsets, Operands, Output
 from .registry import Op, define
-from .samples import integers, lengths, normal, offsets, sample
+from .samples import sample
 from .shapes import Sized, by_use, in_sequences
 
 
@@ -52,10 +52,10 @@ _ROWS_OF_BATCH = (
 )
 _ONE_LEVEL = in_sequences("Emission", "Label")
 _OF_CRF = "Alpha as Emission, EmissionExps as Emission, TransitionExps as Transition"
-_T = {"Transition": normal(5, 3)}
-_LOD = {"Emission": normal(5, 3), **_T, "Emission@LOD": [offsets(2, 0, 3)]}
-_TAGS = {"Label": integers(5, 1, high=3), "Label@LOD": [offsets(2, 0, 3)]}
-_PADDED = {"Emission": normal(3, 4, 3), **_T, "Length": lengths(2, 0, 4)}
+_T = "Transition [5 3]"
+_LOD = f"Emission [5 3], {_T}, Emission@LOD [2 0 3]"
+_TAGS = "Label 0:3 [5 1], Label@LOD [2 0 3]"
+_PADDED = f"Emission [3 4 3], {_T}, Length lengths [2 0 4]"
 define(
     "linear_chain_crf",
     LinearChainCrf,
@@ -66,15 +66,15 @@ define(
     ),
     lod=as_of("Emission", "Label", "Alpha", "EmissionExps"),
     samples=(
-        sample({**_LOD, **_TAGS}),
-        sample({**_PADDED, "Label": integers(3, 4, high=3)}),
+        sample(_LOD, _TAGS),
+        sample(_PADDED, "Label 0:3 [3 4]"),
     ),
     refuses=(
-        sample({**_LOD, **_TAGS, "Label": integers(4, 1, high=3)}),
-        sample({**_LOD, **_TAGS, "Transition": normal(3, 3)}),
-        sample({**_LOD, **_TAGS, "Label": normal(5, 1)}),
-        sample({**_LOD, "Label": integers(5, 1, high=3)}),
-        sample({**_PADDED, "Label": integers(3, 4, high=3), "Emission": normal(12, 3)}),
+        sample(_LOD, _TAGS, "Label 0:3 [4 1]"),
+        sample(_LOD, _TAGS, "Transition [3 3]"),
+        sample(_LOD, _TAGS, "Label [5 1]"),
+        sample(_LOD, "Label 0:3 [5 1]"),
+        sample(_PADDED, "Label 0:3 [3 4], Emission [12 3]"),
     ),
     slope=Op("linear_chain_crf_grad", LinearChainCrfGrad, shapes_of=("Emission",)),
 )
@@ -93,13 +93,13 @@ define(
     lod=lambda op: {} if op.uses("Length") else as_of("Emission", "Label", "ViterbiPath")(op),
     samples=(
         sample(_LOD),
-        sample({**_LOD, **_TAGS}),
+        sample(_LOD, _TAGS),
         sample(_PADDED),
-        sample({**_PADDED, "Label": integers(3, 4, high=3)}),
+        sample(_PADDED, "Label 0:3 [3 4]"),
     ),
     refuses=(
-        sample({**_LOD, "Transition": normal(5, 4)}),
-        sample({**_LOD, "Emission@LOD": [offsets(1, 2), offsets(2, 0, 3)]}),
-        sample({**_LOD, "Label": integers(5, 1, high=3)}),
+        sample(_LOD, "Transition [5 4]"),
+        sample(_LOD, "Emission@LOD [1 2] [2 0 3]"),
+        sample(_LOD, "Label 0:3 [5 1]"),
     ),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from .lod import no_sequences
 from .operands import Input, Offsets, Operands, Output, named
 from .registry import Op, define
-from .samples import integers, lengths, normal, offsets, sample
+from .samples import sample
 from .shapes import Sized, by_use, in_sequences
 
 
@@ -38,18 +38,10 @@ class WarpCtcGrad(CtcAttributes):
 
 
 _BLANK = "0 <= blank < C; blank must be one of the classes"
-_LOD = {
-    "Logits": normal(8, 4),
-    "Logits@LOD": [offsets(3, 5, 0)],
-    "Label": integers(4, 1, low=1, high=4),
-    "Label@LOD": [offsets(1, 3, 0)],
-}
-_PADDED = {
-    "Logits": normal(5, 3, 4),
-    "Label": integers(3, 3, high=3),
-    "LogitsLength": lengths(5, 3, 4),
-    "LabelLength": lengths(2, 0, 2),
-}
+_LOD = "Logits [8 4], Logits@LOD [3 5 0], Label 1:4 [4 1], Label@LOD [1 3 0]"
+_PADDED = (
+    "Logits [5 3 4], Label 0:3 [3 3], LogitsLength lengths [5 3 4], LabelLength lengths [2 0 2]"
+)
 define(
     "warpctc",
     WarpCtc,
@@ -75,9 +67,9 @@ define(
     samples=(sample(_LOD), sample(_PADDED, blank=3)),
     refuses=(
         sample(_LOD, blank=4),
-        sample({**_LOD, "Label@LOD": [offsets(1, 3)]}),
-        sample({**_PADDED, "Logits": normal(5, 2, 4)}, blank=3),
-        sample({**_LOD, "Label": normal(4, 1)}),
+        sample(_LOD, "Label@LOD [1 3]"),
+        sample(_PADDED, "Logits [5 2 4]", blank=3),
+        sample(_LOD, "Label [4 1]"),
     ),
     slope=Op("warpctc_grad", WarpCtcGrad, shapes_of=("Logits",)),
 )

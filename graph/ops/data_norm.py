@@ -5,7 +5,7 @@ from __future__ import annotations
 from . import formula as f
 from .operands import Array, Input, Operands, Output, named
 from .registry import Op, define
-from .samples import normal, sample, uniform
+from .samples import sample
 from .shapes import Sized
 
 _SUMS = ("BatchSize", "BatchSum", "BatchSquareSum")
@@ -88,12 +88,8 @@ def data_norm_grad(a: DataNormGrad) -> f.Results:
     }
 
 
-_SAMPLE = {
-    "BatchSize": uniform(4, low=0.5, high=2.0),
-    "BatchSum": normal(4),
-    "BatchSquareSum": uniform(4, low=0.5, high=2.0),
-}
-_SHIFT = {"scale_w": normal(4), "bias": normal(4)}
+_SAMPLE = "BatchSize 0.5:2.0 [4], BatchSum [4], BatchSquareSum 0.5:2.0 [4]"
+_SHIFT = "scale_w [4], bias [4]"
 
 define(
     "data_norm",
@@ -107,8 +103,8 @@ define(
     ),
     formula=data_norm,
     samples=(
-        sample({"X": normal(3, 4), **_SAMPLE}),
-        sample({"X": normal(3, 4), **_SAMPLE, **_SHIFT}, enable_scale_and_shift=True, slot_dim=2),
+        sample("X [3 4]", _SAMPLE),
+        sample("X [3 4]", _SAMPLE, _SHIFT, enable_scale_and_shift=True, slot_dim=2),
     ),
     slope=Op(
         "data_norm_grad",

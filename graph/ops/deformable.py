@@ -130,7 +130,7 @@ for _v1 in (True, False):
             sample(_one, strides=[2, 2]),
             sample(_one, groups=2),
             sample(_one, deformable_groups=2),
-            sample({**_one, "Offset": normal(2, 6, 3, 3)}),
+            sample(_one, "Offset [2 6 3 3]"),
         ),
         slope=slope(
             "input offset filter d_output" + " mask" * (not _v1),

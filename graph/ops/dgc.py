@@ -9,7 +9,7 @@ from . import formula as f
 from .operands import Input, Operands, Output, named
 from .reduction import clipping
 from .registry import define
-from .samples import normal, sample, uniform
+from .samples import sample
 from .shapes import Sized, one_element
 
 DGC, CLIP = "dgc", "dgc_clip_by_norm"
@@ -30,7 +30,7 @@ def dgc_clip_by_norm(a: DgcClipByNorm) -> f.Results:
     return {"out": a.x * scale}
 
 
-_STEP = {"current_step": uniform(1, low=4.0, high=5.0), "X": normal(3, 4)}
+_STEP = "current_step 4.0:5.0 [1], X [3 4]"
 define(
     CLIP,
     DgcClipByNorm,
@@ -40,7 +40,7 @@ define(
         sample(_STEP, rampup_begin_step=4.0, max_norm=0.5),
         sample(_STEP, rampup_begin_step=6.0, max_norm=0.5),
     ),
-    refuses=(sample({**_STEP, "current_step": uniform(2)}, rampup_begin_step=4.0, max_norm=1.0),),
+    refuses=(sample(_STEP, "current_step uniform [2]", rampup_begin_step=4.0, max_norm=1.0),),
 )
 
 
@@ -82,8 +82,7 @@ def counts_sent(attrs: Mapping[str, Any], size: int) -> list[int]:
     return [max(int(size * (1 - ratio)), 1) for ratio in attrs["sparsity"]]
 
 
-_STATE = {slot: normal(4, 5) for slot in ("U", "V", "Grad", "Param")}
-_STATE["current_step"] = uniform(1, low=4.2, high=4.8)
+_STATE = "U [4 5], V [4 5], Grad [4 5], Param [4 5], current_step 4.2:4.8 [1]"
 _RAMP = {"rampup_begin_step": 2.0, "rampup_step": 4.0, "sparsity": [0.5, 0.75, 0.9]}
 define(
     DGC,

@@ -10,7 +10,7 @@ from ...strategies.types import VarType
 from . import formula as f
 from .operands import Input, Operands, Output, Positive, Unary
 from .registry import define, slope
-from .samples import normal, sample
+from .samples import sample
 from .shapes import Sized
 
 
@@ -59,7 +59,7 @@ class Diag(Operands):
     out: Output
 
 
-define("diag", Diag, Sized("Diagonal [N] -> Out [N N]"), samples=(sample({"Diagonal": normal(4)}),))
+define("diag", Diag, Sized("Diagonal [N] -> Out [N N]"), samples=(sample("Diagonal [4]"),))
 
 
 class DiagEmbedAttributes(Operands):
@@ -85,14 +85,11 @@ define(
         "sizes = [*Input[:first], size, *Input[first : second - 1], size, *Input[second - 1 : -1]]",
     ),
     samples=(
-        sample({"Input": normal(2, 3)}),
-        sample({"Input": normal(2, 3)}, offset=-1, dim1=0, dim2=2),
-        sample({"Input": normal(3)}, offset=2),
+        sample("Input [2 3]"),
+        sample("Input [2 3]", offset=-1, dim1=0, dim2=2),
+        sample("Input [3]", offset=2),
     ),
-    refuses=(
-        sample({"Input": normal(2, 3)}, dim1=3),
-        sample({"Input": normal(2, 3)}, dim1=1, dim2=-2),
-    ),
+    refuses=(sample("Input [2 3]", dim1=3), sample("Input [2 3]", dim1=1, dim2=-2)),
     slope=slope("(input) d_out", "d_input"),
 )
 
@@ -122,14 +119,10 @@ define(
     Diagonal,
     Sized("Input -> Out [*rest length]", *_without_matrices("axis1", "axis2")),
     samples=(
-        sample({"Input": normal(3, 4)}, offset=1),
-        sample({"Input": normal(3, 2, 4)}, offset=-1, axis1=-1, axis2=0),
+        sample("Input [3 4]", offset=1),
+        sample("Input [3 2 4]", offset=-1, axis1=-1, axis2=0),
     ),
-    refuses=(
-        sample({"Input": normal(3)}),
-        sample({"Input": normal(3, 4)}, offset=4),
-        sample({"Input": normal(3, 4)}, axis1=1),
-    ),
+    refuses=(sample("Input [3]"), sample("Input [3 4]", offset=4), sample("Input [3 4]", axis1=1)),
     slope=slope("(input) d_out", "d_input"),
 )
 
@@ -155,15 +148,8 @@ define(
     Trace,
     Sized("Input -> Out [*sizes]", *_without_matrices("dim1", "dim2"), "sizes = rest or [1]"),
     formula=trace,
-    samples=(
-        sample({"Input": normal(3, 4)}),
-        sample({"Input": normal(3, 2, 4)}, offset=-1, dim1=2, dim2=0),
-    ),
-    refuses=(
-        sample({"Input": normal(3)}),
-        sample({"Input": normal(3, 4)}, dim1=2),
-        sample({"Input": normal(3, 4)}, offset=-3),
-    ),
+    samples=(sample("Input [3 4]"), sample("Input [3 2 4]", offset=-1, dim1=2, dim2=0)),
+    refuses=(sample("Input [3]"), sample("Input [3 4]", dim1=2), sample("Input [3 4]", offset=-3)),
     slope=slope("(input) d_out", "d_input"),
 )
 
@@ -184,9 +170,6 @@ define(
     TrilTriu,
     Sized("X [... rows columns] -> Out"),
     formula=tril_triu,
-    samples=(
-        sample({"X": normal(3, 4)}, diagonal=-1),
-        sample({"X": normal(2, 4, 3)}, diagonal=1, lower=False),
-    ),
+    samples=(sample("X [3 4]", diagonal=-1), sample("X [2 4 3]", diagonal=1, lower=False)),
     slope=slope("d_out", "d_x", shape=Sized("Out@GRAD [... rows columns] -> X@GRAD")),
 )

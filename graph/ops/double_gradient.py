@@ -22,16 +22,9 @@ def twice(first: f.Formula, slope: Op, second: Second) -> f.Formula:
     parameters = {s.name: s.parameter for s in (*slope.input_slots, *slope.output_slots)}
     results = {s.name: f"r{k}" for k, s in enumerate(slope.output_slots)}
     # The operands of the gradient op, and what comes down for its results, by the fields of its gradient op.
-    above = {
-        parameter_name(slot): source.removesuffix("@GRAD")
-        for slot, source in second.reads.items()
-        if source not in parameters
-    }
-    operands = {
-        parameter_name(slot): parameters[source]
-        for slot, source in second.reads.items()
-        if source in parameters
-    }
+    sources = {parameter_name(slot): source for slot, source in second.reads.items()}
+    operands = {field: parameters[s] for field, s in sources.items() if s in parameters}
+    above = {field: s.removesuffix("@GRAD") for field, s in sources.items() if s not in parameters}
     of_field = {field: f"a{k}" for k, field in enumerate(operands.values())}
     targets = {
         parameter_name(slot): f"d_{of_field[parameters[source.removesuffix('@GRAD')]]}"

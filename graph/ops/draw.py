@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from ...strategies.types import VarType
 from .creation import SIZES, Filled, batch_size_like, filled_shape
@@ -10,8 +11,11 @@ from .lod import no_sequences
 from .operands import Gradient, Input, Operands, Output, Positive, Unary
 from .registry import Inference, Op, Specs, define, in_steps
 from .rules import same
-from .samples import distribution, integers, lengths, normal, sample, uniform
+from .samples import sample
 from .shapes import Sized
+
+# Numbers that hang on which samples the place has
+_define_by_sample = partial(define, random=True, by_place=lambda attrs: True)
 
 
 class Drawn(Operands):
@@ -48,7 +52,7 @@ define(
     random=True,
     samples=(sample(shape=[4, 5], low=-3, high=7, seed=5),),
     refuses=(sample(shape=[2], low=3, high=3),),
-    in_steps=in_steps((sample({"ShapeTensor": lengths(4, 5)}, low=-3, high=7, seed=5),)),
+    in_steps=in_steps((sample("ShapeTensor lengths [4 5]", low=-3, high=7, seed=5),)),
 )
 
 
@@ -88,19 +92,17 @@ class GaussianLike(DrawnLike):
 
 
 for _name, _record in (("uniform", UniformLike), ("gaussian", GaussianLike)):
-    define(
+    _define_by_sample(
         f"{_name}_random_batch_size_like",
         _record,
         batch_size_like,
         lod=no_sequences,
         shapes_of=("Input",),
-        random=True,
-        by_place=lambda attrs: True,
         samples=(
-            sample({"Input": normal(4, 2)}, shape=[-1, 3], seed=5),
-            sample({"Input": normal(4, 2)}, shape=[3, -1], output_dim_idx=1),
+            sample("Input [4 2]", shape=[-1, 3], seed=5),
+            sample("Input [4 2]", shape=[3, -1], output_dim_idx=1),
         ),
-        refuses=(sample({"Input": normal(4, 2)}, shape=[-1, 3], input_dim_idx=2),),
+        refuses=(sample("Input [4 2]", shape=[-1, 3], input_dim_idx=2),),
     )
 
 
@@ -110,13 +112,11 @@ class SamplingId(Drawn):
     max: float = 1.0
 
 
-define(
+_define_by_sample(
     "sampling_id",
     SamplingId,
     Sized("X floats [samples classes] -> Out int64 [samples]", "min < max"),
-    random=True,
-    by_place=lambda attrs: True,
-    samples=(sample({"X": distribution(5, 4)}, seed=3),),
+    samples=(sample("X distribution [5 4]", seed=3),),
 )
 
 
@@ -129,7 +129,7 @@ class RandomCrop(Operands):
     startup_seed: int = 0
 
 
-define(
+_define_by_sample(
     "random_crop",
     RandomCrop,
     Sized(
@@ -139,9 +139,7 @@ define(
         "lead, rest = X[: len(X) - len(shape)], X[len(X) - len(shape) :]",
         "every(size <= whole for size, whole in zip(shape, rest)); shape does not fit X",
     ),
-    random=True,
-    by_place=lambda attrs: True,
-    samples=(sample({"X": normal(3, 5, 4), "Seed": integers(1, high=9)}, shape=[2, 3]),),
+    samples=(sample("X [3 5 4], Seed 0:9 [1]", shape=[2, 3]),),
 )
 
 
@@ -155,22 +153,18 @@ class ShuffleBatch(Unary):
 class ShuffleBatchGrad(ShuffleBatch, Gradient, reads="shuffle_idx"): ...
 
 
-define(
+_define_by_sample(
     "shuffle_batch",
     ShuffleBatch,
     Sized("X, Seed -> Out, ShuffleIdx int64 [rows], SeedOut as Seed", "rows = prod(X[:-1])"),
-    random=True,
-    by_place=lambda attrs: True,
-    samples=(sample({"X": normal(5, 3), "Seed": integers(1, high=9)}),),
+    samples=(sample("X [5 3], Seed 0:9 [1]"),),
     slope=Op("shuffle_batch_grad", ShuffleBatchGrad, same("Out@GRAD", "X@GRAD")),
 )
-define(
+_define_by_sample(
     "bernoulli",
     Unary,
     same(),
-    random=True,
-    by_place=lambda attrs: True,
-    samples=(sample({"X": uniform(4, 5)}),),
+    samples=(sample("X uniform [4 5]"),),
 )
 
 
@@ -179,7 +173,7 @@ class Multinomial(Unary):
     replacement: bool = False
 
 
-define(
+_define_by_sample(
     "multinomial",
     Multinomial,
     Sized(
@@ -187,10 +181,8 @@ define(
         "len(X) in (1, 2); X must be a vector of weights, or a matrix of them",
         "replacement or num_samples <= classes; there are not enough weights without replacement",
     ),
-    random=True,
-    by_place=lambda attrs: True,
     samples=(
-        sample({"X": distribution(3, 6)}, num_samples=4),
-        sample({"X": distribution(5)}, num_samples=9, replacement=True),
+        sample("X distribution [3 6]", num_samples=4),
+        sample("X distribution [5]", num_samples=9, replacement=True),
     ),
 )

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from . import expr as e
 from .activation import define_activation
-from .samples import sample, uniform
+from .samples import sample
 
 # asin, acos and atanh are steep at -1 and 1
-_INSIDE = (sample({"X": uniform(3, 4, low=-0.9, high=0.9)}),)
-_BELOW_A_QUARTER = (sample({"X": uniform(3, 4, low=-1.2, high=1.2)}),)  # of a turn
-_POSITIVE = (sample({"X": uniform(3, 4, low=0.5, high=2.0)}),)
-_ABOVE_1 = (sample({"X": uniform(3, 4, low=1.5, high=3.0)}),)
-_STEPS = (
-    sample({"X": uniform(3, 4, low=-2.9, high=-2.1)}),
-    sample({"X": uniform(5, low=0.1, high=0.9)}),
-)
+_INSIDE = (sample("X -0.9:0.9 [3 4]"),)
+_BELOW_A_QUARTER = (sample("X -1.2:1.2 [3 4]"),)  # of a turn
+_POSITIVE = (sample("X 0.5:2.0 [3 4]"),)
+_ABOVE_1 = (sample("X 1.5:3.0 [3 4]"),)
+_STEPS = (sample("X -2.9:-2.1 [3 4]"), sample("X 0.1:0.9 [5]"))
 
 define_activation("acos", lambda x: e.acos(x), "X", attrs={}, samples=_INSIDE)
 define_activation("asin", lambda x: e.asin(x), "X", attrs={}, samples=_INSIDE)

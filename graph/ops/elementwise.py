@@ -22,7 +22,7 @@ from .registry import (
     register,
 )
 from .rules import merge_dims
-from .samples import integers, normal, sample, uniform
+from .samples import Sample, sample
 from .second_order import Second, derived
 
 
@@ -157,13 +157,26 @@ _QUOTIENT = Second(
 )
 
 
+_SHAPES = (
+    ("3 4", "3 4", -1),
+    ("2 3 4", "4", -1),
+    ("2 3 4", "3", 1),
+    ("2 3 4", "2 3", 0),
+    ("2 1", "1", -1),
+)
+_SAMPLES = tuple(sample(f"X [{x}], Y [{y}]", axis=axis) for x, y, axis in _SHAPES)
+_POSITIVE = tuple(sample(f"X 0.5:2.0 [{x}], Y 0.5:2.0 [{y}]", axis=axis) for x, y, axis in _SHAPES)
+_REFUSES = (sample("X [3 4], Y [3]"), sample("X [3 4], Y [4]", axis=2))
+
+
 def _define(
     name: str,
     scalar: Callable[..., Any] | None,
-    gradient: type[Operands] | None,
+    gradient: type[Operands] | None = ElementwiseGrad,
     *,
     shape: ShapeRule = elementwise_shape,
-    **settings: Any,
+    samples: tuple[Sample, ...] = _SAMPLES,
+    refuses: tuple[Sample, ...] = _REFUSES,
 ) -> None:
     grad = None
     if gradient is not None:
@@ -177,60 +190,35 @@ def _define(
             shapes_of=_UNREAD.get(name, ()),
         )
         grad = Grad.of(register(differentiable(backward, _second_order(name), aligned=beside)))
-    settings |= {"scalar": scalar, "aligned": beside, "in_place": {"Out": "X"}}
-    define(name, Elementwise, shape, grad=grad, **settings)
+    define(
+        name,
+        Elementwise,
+        shape,
+        grad=grad,
+        scalar=scalar,
+        aligned=beside,
+        in_place={"Out": "X"},
+        samples=samples,
+        refuses=refuses,
+    )
 
 
-_SHAPES = (
-    ((3, 4), (3, 4), -1),
-    ((2, 3, 4), (4,), -1),
-    ((2, 3, 4), (3,), 1),
-    ((2, 3, 4), (2, 3), 0),
-    ((2, 1), (1,), -1),
-)
-_SAMPLES = tuple(sample({"X": normal(*x), "Y": normal(*y)}, axis=a) for x, y, a in _SHAPES)
-_POSITIVE = tuple(
-    sample({"X": uniform(*x, low=0.5, high=2.0), "Y": uniform(*y, low=0.5, high=2.0)}, axis=a)
-    for x, y, a in _SHAPES
-)
-_REFUSES = (
-    sample({"X": normal(3, 4), "Y": normal(3)}),
-    sample({"X": normal(3, 4), "Y": normal(4)}, axis=2),
-)
-
-_define("elementwise_add", lambda x, y: x + y, ElementwiseGrad, samples=_SAMPLES, refuses=_REFUSES)
-_define("elementwise_sub", lambda x, y: x - y, ElementwiseGrad, samples=_SAMPLES, refuses=_REFUSES)
-_define("elementwise_mul", lambda x, y: x * y, ElementwiseGrad, samples=_SAMPLES, refuses=_REFUSES)
-_define(
-    "elementwise_div", lambda x, y: x / y, ElementwiseDivGrad, samples=_POSITIVE, refuses=_REFUSES
-)
-_define(
-    "elementwise_max",
-    lambda x, y: e.maximum(x, y),
-    ElementwiseGrad,
-    samples=_SAMPLES,
-    refuses=_REFUSES,
-)
-_define(
-    "elementwise_min",
-    lambda x, y: e.minimum(x, y),
-    ElementwiseGrad,
-    samples=_SAMPLES,
-    refuses=_REFUSES,
-)
-_define("elementwise_pow", lambda x, y: x**y, ElementwiseGrad, samples=_POSITIVE, refuses=_REFUSES)
+_define("elementwise_add", lambda x, y: x + y)
+_define("elementwise_sub", lambda x, y: x - y)
+_define("elementwise_mul", lambda x, y: x * y)
+_define("elementwise_div", lambda x, y: x / y, ElementwiseDivGrad, samples=_POSITIVE)
+_define("elementwise_max", lambda x, y: e.maximum(x, y))
+_define("elementwise_min", lambda x, y: e.minimum(x, y))
+_define("elementwise_pow", lambda x, y: x**y, samples=_POSITIVE)
 
 # What they compute depends on the element type (see the kernels), so they have no expression.
-_WHOLE = (
-    sample({"X": integers(3, 4, low=-9, high=9), "Y": integers(3, 4, low=1, high=5)}),
-    sample({"X": integers(3, 4, low=-9, high=9), "Y": integers(4, low=-5, high=-1)}),
-)
-_define("elementwise_mod", None, None, samples=(*_WHOLE, *_POSITIVE[:2]), refuses=_REFUSES)
+_WHOLE = (sample("X -9:9 [3 4], Y 1:5 [3 4]"), sample("X -9:9 [3 4], Y -5:-1 [4]"))
+_define("elementwise_mod", None, None, samples=(*_WHOLE, *_POSITIVE[:2]))
 _define(
     "elementwise_floordiv",
     None,
     None,
     shape=whole_shape,
     samples=_WHOLE,
-    refuses=(sample({"X": normal(3, 4), "Y": normal(3, 4)}),),
+    refuses=(sample("X [3 4], Y [3 4]"),),
 )

@@ -12,7 +12,7 @@ from . import formula as f
 from .lod import like, no_sequences
 from .operands import Input, Offsets, Operands, Output
 from .registry import Op, define, slope
-from .samples import integers, normal, offsets, sample, single
+from .samples import sample
 from .shapes import Sized
 
 
@@ -60,8 +60,8 @@ _COLUMN = Sized(
     "the last dimension of Ids must be 1; fluid.embedding takes ids without it",
 )
 for _name, _last, _record, _gradient, _shape in (
-    ("lookup_table", (1,), FirstLookupTable, FirstLookupTableGrad, _COLUMN),
-    ("lookup_table_v2", (), LookupTable, LookupTableGrad, _ANY),
+    ("lookup_table", " 1", FirstLookupTable, FirstLookupTableGrad, _COLUMN),
+    ("lookup_table_v2", "", LookupTable, LookupTableGrad, _ANY),
 ):
     define(
         _name,
@@ -70,12 +70,12 @@ for _name, _last, _record, _gradient, _shape in (
         linear=("W",),
         lod=like("Ids", "Out"),
         samples=(
-            sample({"W": normal(7, 3), "Ids": integers(4, 2, *_last, high=7)}),
-            sample({"W": normal(7, 3), "Ids": integers(9, *_last, high=7)}, padding_idx=2),
+            sample(f"W [7 3], Ids 0:7 [4 2{_last}]"),
+            sample(f"W [7 3], Ids 0:7 [9{_last}]", padding_idx=2),
         ),
         refuses=(
-            sample({"W": normal(7, 3), "Ids": normal(4, 2, *_last)}),
-            sample({"W": normal(7, 3), "Ids": integers(4, *_last, high=7)}, epmap=["ps:1"]),
+            sample(f"W [7 3], Ids [4 2{_last}]"),
+            sample(f"W [7 3], Ids 0:7 [4{_last}]", epmap=["ps:1"]),
         ),
         slope=Op(f"{_name}_grad", _gradient),
     )
@@ -103,8 +103,8 @@ define(
     ),
     lod=like("Ids", "Out"),
     samples=(
-        sample({"W": single(7, 4), "Ids": integers(4, 2, 1, high=7)}),
-        sample({"W": single(7, 3), "Ids": integers(9, 1, high=7)}, padding_idx=2),
+        sample("W single [7 4], Ids 0:7 [4 2 1]"),
+        sample("W single [7 3], Ids 0:7 [9 1]", padding_idx=2),
     ),
 )
 
@@ -131,7 +131,7 @@ def fused_embedding_seq_pool(a: FusedEmbeddingSeqPool) -> f.Results:
     return {"out": f.row_sums(number, rows, ends.shape[0] - 1)}
 
 
-_IDS = {"W": normal(7, 3), "Ids": integers(5, 1, high=7), "Ids@LOD": [offsets(2, 0, 3)]}
+_IDS = "W [7 3], Ids 0:7 [5 1], Ids@LOD [2 0 3]"
 define(
     "fused_embedding_seq_pool",
     FusedEmbeddingSeqPool,

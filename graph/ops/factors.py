@@ -12,7 +12,7 @@ import numpy as np
 from . import formula as f
 from .operands import Array, Input, Operands, Output, named
 from .registry import Op, define
-from .samples import definite, normal, sample
+from .samples import sample
 from .shapes import Sized
 
 
@@ -54,8 +54,8 @@ for _name, _shape, _formula in (
         _name,
         Determinant,
         _shape,
-        samples=(sample({"Input": normal(3, 3)}), sample({"Input": definite(2, 2, 2)})),
-        refuses=(sample({"Input": normal(3, 2)}), sample({"Input": normal(3)})),
+        samples=(sample("Input [3 3]"), sample("Input definite [2 2 2]")),
+        refuses=(sample("Input [3 2]"), sample("Input [3]")),
         slope=Op(f"{_name}_grad", DeterminantGrad, formula=_formula),
     )
 
@@ -120,11 +120,7 @@ define(
         "both = min(rows, columns)",
         "left, right = (rows, columns) if full_matrices else (both, both)",
     ),
-    samples=(
-        sample({"X": normal(3, 3)}),
-        sample({"X": normal(2, 4, 3)}),
-        sample({"X": normal(2, 3)}),
-    ),
+    samples=(sample("X [3 3]"), sample("X [2 4 3]"), sample("X [2 3]")),
     slope=Op("svd_grad", SvdGrad, formula=svd_slope, shapes_of=("X",)),
 )
 
@@ -162,7 +158,7 @@ define(
     "eigh",
     Eigh,
     Sized("X [... N N] -> Eigenvalues [... N], Eigenvectors as X"),
-    samples=(sample({"X": definite(3, 3)}), sample({"X": definite(2, 3, 3)}, UPLO="U")),
+    samples=(sample("X definite [3 3]"), sample("X definite [2 3 3]", UPLO="U")),
     slope=Op(
         "eigh_grad", EighGrad, lambda op: {"X@GRAD": op.spec("Eigenvectors")}, formula=eigh_slope
     ),
@@ -209,10 +205,6 @@ define(
         "X [... rows columns] -> Q [... rows inner], R [... inner columns]",
         "inner = rows if mode == 'complete' else min(rows, columns)",
     ),
-    samples=(
-        sample({"X": normal(3, 3)}),
-        sample({"X": normal(2, 4, 3)}),
-        sample({"X": normal(2, 4)}),
-    ),
+    samples=(sample("X [3 3]"), sample("X [2 4 3]"), sample("X [2 4]")),
     slope=Op("qr_grad", QrGrad, formula=qr_slope),
 )

@@ -13,18 +13,12 @@ from typing import Any, Literal
 from .attention import NO_DROPOUT, draws_by_row
 from .operands import Input, Operands, Output
 from .registry import Op, define
-from .samples import normal, sample
+from .samples import sample
 from .shapes import Sized
 
-
-def _operands(*lead: int, **more: Any) -> dict[str, Any]:
-    weights = {"Linear1Weight": normal(3, 5), "Linear2Weight": normal(5, 4)}
-    biases = {"Linear1Bias": normal(5), "Linear2Bias": normal(4)}
-    return {"X": normal(*lead, 3), **weights, **biases, **more}
-
-
-_NORM = {"Ln1Scale": normal(3), "Ln1Bias": normal(3)}
-_NO_BIAS = {slot: d for slot, d in _operands(6).items() if "Bias" not in slot}
+_LINEAR = "Linear1Weight [3 5], Linear2Weight [5 4]"
+_BIASED = f"{_LINEAR}, Linear1Bias [5], Linear2Bias [4]"
+_TESTED = {**NO_DROPOUT, "is_test": True}
 
 
 # ``dropout1`` and ``dropout2`` hold a dropout's attributes and, as ``name``, the variable it wrote (see
@@ -76,19 +70,22 @@ define(
     ),
     by_place=draws_by_row,
     samples=(
-        sample(_operands(4)),
-        sample(_operands(2, 3), x_num_col_dims=2, approximate=True),
-        sample(_NO_BIAS),
+        sample("X [4 3]", _BIASED),
+        sample("X [2 3 3]", _BIASED, x_num_col_dims=2, approximate=True),
+        sample("X [6 3]", _LINEAR),
         sample(
-            _operands(2, 3, **_NORM, Residual=normal(2, 3, 4)),
+            "X [2 3 3]",
+            _BIASED,
+            "Ln1Scale [3], Ln1Bias [3], Residual [2 3 4]",
             x_num_col_dims=2,
             pre_layer_norm=True,
         ),
-        sample(_operands(5, Residual=normal(5, 4)), pre_layer_norm=True),
+        sample("X [5 3]", _BIASED, "Residual [5 4]", pre_layer_norm=True),
         sample(
-            _operands(4),
-            dropout1={**NO_DROPOUT, "is_test": True, "dropout_prob": 0.3},
-            dropout2={**NO_DROPOUT, "is_test": True, "dropout_prob": 0.2},
+            "X [4 3]",
+            _BIASED,
+            dropout1={**_TESTED, "dropout_prob": 0.3},
+            dropout2={**_TESTED, "dropout_prob": 0.2},
         ),
     ),
     slope=Op(

@@ -432,20 +432,12 @@ def fitted(d: Term, shape: tuple[int, ...]) -> Term:
     return (d.sum(axes, keepdims=True) if axes else d).reshape(shape)
 
 
-def _of_sum(d: Term, out: Term, x: Term) -> tuple[Term, ...]:
-    return (cast(Term, broadcast(cast(Array, d), x.shape)),)
-
-
 def _of_extreme(d: Term, out: Term, x: Term) -> tuple[Term, ...]:
     return (e.where(e.equal(x, out), d, 0),)
 
 
 def _of_matmul(d: Any, out: Any, x: Any, y: Any) -> tuple[Term, ...]:
     return fitted(d @ turned(y), x.shape), fitted(turned(x) @ d, y.shape)
-
-
-def _of_inverse(d: Any, out: Any, x: Any) -> tuple[Term, ...]:
-    return (-(turned(out) @ d @ turned(out)),)
 
 
 def _of_cholesky(d: Any, out: Any, x: Any) -> tuple[Term, ...]:
@@ -470,34 +462,25 @@ def _of_concat(d: Term, out: Term, *args: Term) -> tuple[Term, ...]:
     return tuple(parts)
 
 
-def _of_transpose(d: Term, out: Term, x: Term) -> tuple[Term, ...]:
-    return (d.transpose([out.options.index(i) for i in range(x.ndim)]),)
-
-
-def _of_rows(d: Term, out: Term, x: Term, index: Term) -> tuple[Term | None, ...]:
-    return (_row_sums(index, d, x.shape[1]), None)
-
-
-def _of_row_sums(d: Term, out: Term, index: Term, values: Term) -> tuple[Term | None, ...]:
-    return (None, Term("rows", [d, index], values.shape, values.dtype))
-
-
-_MOVED: Mapping[str, Callable[..., tuple[Term | None, ...]]] = {
-    "sum": _of_sum,
+_MOVED: Mapping[str, Callable[..., tuple[Any, ...]]] = {
+    "sum": lambda d, out, x: (broadcast(d, x.shape),),
     "max": _of_extreme,
     "min": _of_extreme,
     "reshape": lambda d, out, x: (d.reshape(x.shape),),
-    "transpose": _of_transpose,
+    "transpose": lambda d, out, x: (d.transpose([out.options.index(i) for i in range(x.ndim)]),),
     "broadcast": lambda d, out, x: (fitted(d, x.shape),),
     "slice": lambda d, out, x: (placed(d, out.options, x.shape),),
     "place": lambda d, out, *parts: tuple(sliced(d, cuts) for cuts in out.options),
     "cast": lambda d, out, x: (d.astype(x.dtype),),
     "concat": _of_concat,
     "matmul": _of_matmul,
-    "inverse": _of_inverse,
+    "inverse": lambda d, out, x: (-(turned(out) @ d @ turned(out)),),
     "cholesky": _of_cholesky,
-    "rows": _of_rows,
-    "row_sums": _of_row_sums,
+    "rows": lambda d, out, x, index: (_row_sums(index, d, x.shape[1]), None),
+    "row_sums": lambda d, out, index, values: (
+        None,
+        Term("rows", [d, index], values.shape, values.dtype),
+    ),
 }
 _ENDS = FLAT | {
     *("arg", "unread", "number", "table", "constant", "checked", "argmax"),

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from .operands import Binary, Input, Operands, Output, named
 from .registry import Grad, define
-from .samples import normal, sample
+from .samples import sample
 from .shapes import Sized
 
 GEMM = "fused_gemm_epilogue"
@@ -34,7 +34,7 @@ def backward_attrs(forward: Mapping[str, Any]) -> dict[str, Any]:
     return {**attrs, "activation_grad": name, "activation_below": "none"}
 
 
-_ROW = {"X": normal(3, 4), "Y": normal(4, 5), "Bias": normal(5)}
+_ROW = "X [3 4], Y [4 5], Bias [5]"
 
 
 class FusedGemmEpilogue(Binary):
@@ -90,18 +90,9 @@ define(
         sample(_ROW, activation="relu"),
         sample(_ROW, activation="gelu"),
         sample(_ROW, activation="gelu", approximate=True),
-        sample(
-            {"X": normal(4, 3), "Y": normal(5, 4), "Bias": normal(5)},
-            trans_x=True,
-            trans_y=True,
-            activation="relu",
-        ),
-        sample({"X": normal(2, 3, 4), "Y": normal(4, 5), "Bias": normal(5)}),
-        sample(
-            {"X": normal(2, 3, 4), "Y": normal(12, 5), "Bias": normal(5)},
-            x_num_col_dims=1,
-            activation="gelu",
-        ),
+        sample("X [4 3], Y [5 4], Bias [5]", trans_x=True, trans_y=True, activation="relu"),
+        sample("X [2 3 4], Y [4 5], Bias [5]"),
+        sample("X [2 3 4], Y [12 5], Bias [5]", x_num_col_dims=1, activation="gelu"),
     ),
 )
 define(

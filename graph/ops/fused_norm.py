@@ -12,19 +12,18 @@ from ...strategies.types import VarType
 from . import formula as f
 from .fused_activation import slope_of, value_of
 from .norm import (
+    RUNNING,
     STATISTICS,
     BatchNormGrad,
     BatchNormOperands,
     batch_norm,
     batch_norm_grad,
     batch_norm_shape,
-    statistics_need,
-    uses_statistics,
 )
 from .operands import Input, Output
 from .registry import Op, Spec, define
 from .rules import product
-from .samples import normal, sample, uniform
+from .samples import sample
 from .shapes import Sized
 
 ACT, ADD_ACT = "fused_batch_norm_act", "fused_bn_add_activation"
@@ -33,7 +32,7 @@ ACTIVATIONS = ("relu", "sigmoid", "tanh")
 _GRADIENTS = Sized(
     "X, Scale, Bias -> X@GRAD as X, Scale@GRAD as Scale, Bias@GRAD as Bias, Z@GRAD as X"
 )
-_PARAMETERS = {**STATISTICS, "Bias": uniform(3, low=0.1, high=0.3)}
+_PARAMETERS = f"{STATISTICS}, Bias 0.1:0.3 [3]"
 
 
 fused_norm_shape = batch_norm_shape.extended("Z as X [...] ->")
@@ -72,14 +71,12 @@ define(
     FusedBatchNormAct,
     fused_norm_shape,
     formula=_value,
-    in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
-    only_uses=uses_statistics,
-    needs=statistics_need,
+    **RUNNING,
     samples=(
-        sample({"X": normal(4, 3, 2, 2), **_PARAMETERS}),
-        sample({"X": normal(6, 3), **_PARAMETERS}, act_type="tanh"),
-        sample({"X": normal(4, 2, 2, 3), **_PARAMETERS}, data_layout="NHWC"),
-        sample({"X": normal(4, 3, 2, 2), **_PARAMETERS}, use_global_stats=True),
+        sample("X [4 3 2 2]", _PARAMETERS),
+        sample("X [6 3]", _PARAMETERS, act_type="tanh"),
+        sample("X [4 2 2 3]", _PARAMETERS, data_layout="NHWC"),
+        sample("X [4 3 2 2]", _PARAMETERS, use_global_stats=True),
     ),
     slope=Op(f"{ACT}_grad", FusedBatchNormActGrad, formula=_slopes, in_place={"X@GRAD": "Y@GRAD"}),
 )
@@ -111,15 +108,11 @@ define(
     FusedBnAddActivation,
     fused_norm_shape,
     formula=_value,
-    in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
-    only_uses=uses_statistics,
-    needs=statistics_need,
+    **RUNNING,
     samples=(
-        sample({"X": normal(4, 3, 2, 2), "Z": normal(4, 3, 2, 2), **_PARAMETERS}),
-        sample({"X": normal(6, 3), "Z": normal(6, 3), **_PARAMETERS}, act_type="sigmoid"),
-        sample(
-            {"X": normal(4, 2, 2, 3), "Z": normal(4, 2, 2, 3), **_PARAMETERS}, data_layout="NHWC"
-        ),
+        sample("X [4 3 2 2], Z [4 3 2 2]", _PARAMETERS),
+        sample("X [6 3], Z [6 3]", _PARAMETERS, act_type="sigmoid"),
+        sample("X [4 2 2 3], Z [4 2 2 3]", _PARAMETERS, data_layout="NHWC"),
     ),
     slope=Op(
         f"{ADD_ACT}_grad",
@@ -153,8 +146,8 @@ def mask_spec(x: Spec) -> Spec:
     return Spec((elements // 8 if elements >= 0 else -1,), VarType.UINT8)
 
 
-_EIGHT = {**{s: uniform(8, low=0.5, high=1.5) for s in STATISTICS}, "Bias": normal(8)}
-_IMAGES = {slot: normal(4, 8, 2, 2) for slot in ("X", "Z")}
+_EIGHT = "Scale 0.5:1.5 [8], Bias [8], Mean 0.5:1.5 [8], Variance 0.5:1.5 [8]"
+_IMAGES = "X [4 8 2 2], Z [4 8 2 2]"
 
 define(
     MASKED,
@@ -165,11 +158,9 @@ define(
         "Scale[0] % 8 == 0; channels must fill bytes of a mask",
         "bytes = prod(X) // 8",
     ),
-    in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
-    only_uses=uses_statistics,
-    needs=statistics_need,
-    samples=(sample({**_IMAGES, **_EIGHT}),),
-    refuses=(sample({**_IMAGES, **_EIGHT}, act_type="tanh"),),
+    **RUNNING,
+    samples=(sample(_IMAGES, _EIGHT),),
+    refuses=(sample(_IMAGES, _EIGHT, act_type="tanh"),),
     slope=Op(
         f"{MASKED}_grad",
         MaskedBnAddActivationGrad,

@@ -10,7 +10,7 @@ from . import formula as f
 from .operands import Array, Input, Inputs, Operands, Output, Outputs, named
 from .registry import Inference, Spec, Specs, define
 from .rules import merge_dims, of_shape, product
-from .samples import normal, sample
+from .samples import sample
 from .shapes import Sized
 
 
@@ -53,7 +53,7 @@ def fc(a: Fc) -> f.Results:
     return {"out": out.reshape(a.out.shape)}
 
 
-_LAYER = {"Input": normal(2, 3, 4), "W": normal(4, 5), "Bias": normal(5)}
+_LAYER = "Input [2 3 4], W [4 5], Bias [5]"
 define(
     "fc",
     Fc,
@@ -68,7 +68,7 @@ define(
     formula=fc,
     samples=(
         sample(_LAYER, in_num_col_dims=2, activation_type="relu"),
-        sample({"Input": normal(2, 3, 4), "W": normal(12, 5)}),
+        sample("Input [2 3 4], W [12 5]"),
     ),
 )
 
@@ -100,17 +100,14 @@ def fusion_repeated_fc_relu(a: FusionRepeatedFcRelu) -> f.Results:
     return {"relu_out": outs[1:-1], "out": outs[-1]}
 
 
-_LAYERS = {"X": normal(3, 4), "W": [normal(4, 5), normal(5, 2)], "Bias": [normal(5), normal(2)]}
+_LAYERS = "X [3 4], W* [4 5] [5 2], Bias* [5] [2]"
 define(
     "fusion_repeated_fc_relu",
     FusionRepeatedFcRelu,
     repeated_shape,
     formula=fusion_repeated_fc_relu,
     samples=(sample(_LAYERS),),
-    refuses=(
-        sample({**_LAYERS, "Bias": [normal(5)]}),
-        sample({**_LAYERS, "W": [normal(4, 5), normal(4, 2)]}),
-    ),
+    refuses=(sample(_LAYERS, "Bias* [5]"), sample(_LAYERS, "W* [4 5] [4 2]")),
 )
 
 
@@ -137,5 +134,5 @@ define(
     FusionSquaredMatSub,
     Sized("X [M K], Y [K N] -> SquaredX as X, SquaredY as Y, SquaredXY [M N], Out [M N]"),
     formula=fusion_squared_mat_sub,
-    samples=(sample({"X": normal(3, 4), "Y": normal(4, 2)}, scalar=0.5),),
+    samples=(sample("X [3 4], Y [4 2]", scalar=0.5),),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .region import Region, infer_body, region_shape
 from .registry import Inference, Place, Spec, define
-from .samples import normal, sample
+from .samples import sample
 
 FUSION = "fusion_group"
 _WHERE = "train.py:7"
@@ -63,9 +63,5 @@ define(
     Region,
     region_shape,
     places=_places,
-    samples=(
-        sample(
-            {"X": [normal(2, 3, 4), normal(3), normal(2, 3, 4)]}, body=_EXAMPLE, results=[4, 5, 6]
-        ),
-    ),
+    samples=(sample("X* [2 3 4] [3] [2 3 4]", body=_EXAMPLE, results=[4, 5, 6]),),
 )

@@ -13,7 +13,7 @@ from functools import reduce
 from . import expr as e
 from .activation import define_activation
 from .expr import Expr
-from .samples import sample, uniform
+from .samples import sample
 
 _CONSTANT = 0.5 * math.log(2 * math.pi) - 0.5
 _FAR = 8.0  # the series is exact to 1e-12 from here on
@@ -76,10 +76,7 @@ def trigamma(x: Expr) -> Expr:
     return e.where(left, e.square(math.pi / e.sin(angle)) - value, value)
 
 
-_SAMPLES = (
-    sample({"X": uniform(3, 4, low=0.1, high=12.0)}),
-    sample({"X": uniform(5, low=-2.9, high=-2.1)}),
-)
+_SAMPLES = (sample("X 0.1:12.0 [3 4]"), sample("X -2.9:-2.1 [5]"))
 define_activation(
     "lgamma", log_gamma, "X", lambda x, d_out: d_out * digamma(x), attrs={}, samples=_SAMPLES
 )

@@ -11,7 +11,7 @@ from .lod import like
 from .lstm import know_activations
 from .operands import Input, Offsets, Operands, Output
 from .registry import Op, define
-from .samples import normal, offsets, sample
+from .samples import sample
 from .shapes import Sized, in_sequences
 
 
@@ -39,7 +39,7 @@ class GruGrad(Gru, reads="* batch_gate batch_reset_hidden_prev batch_hidden hidd
     d_bias: Output | None
 
 
-_X = {"Input": normal(5, 6), "Input@LOD": [offsets(2, 0, 3)], "Weight": normal(2, 6)}
+_X = "Input [5 6], Input@LOD [2 0 3], Weight [2 6]"
 define(
     "gru",
     Gru,
@@ -51,9 +51,9 @@ define(
     ),
     lod=like("Input", "Hidden"),
     samples=(
-        sample({**_X, "Bias": normal(1, 6)}),
-        sample({**_X, "H0": normal(3, 2)}, origin_mode=True, is_reverse=True),
-        sample({**_X, "H0": normal(3, 2)}, gate_activation="identity", activation="sigmoid"),
+        sample(_X, "Bias [1 6]"),
+        sample(_X, "H0 [3 2]", origin_mode=True, is_reverse=True),
+        sample(_X, "H0 [3 2]", gate_activation="identity", activation="sigmoid"),
     ),
     slope=Op("gru_grad", GruGrad, shapes_of=("Input",)),
 )

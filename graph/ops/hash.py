@@ -26,7 +26,7 @@ define(
     ),
     lod=shared,
     samples=(
-        sample({"X": integers(3, 2, low=-9, high=99)}, num_hash=3, mod_by=1000),
+        sample("X -9:99 [3 2]", num_hash=3, mod_by=1000),
         sample({"X": integers(4, 9, low=0, high=2**40)}),
     ),
 )

@@ -11,7 +11,7 @@ from .lod import no_sequences, sliced
 from .operands import Array, Gradient, Input, Inputs, Operands, Output, Unary
 from .registry import Inference, Lying, Op, Specs, define, in_steps
 from .rules import as_many, of_shape, product
-from .samples import booleans, integers, lengths, normal, sample
+from .samples import sample
 from .shapes import Sized, names_dimensions
 
 _SLICE_NUMBERS = {
@@ -98,7 +98,7 @@ class SliceGrad(Slice, reads="*"):
     d_input: Output
 
 
-_WINDOWS = {"Input": normal(4, 5), "EndsTensorList": [lengths(3), lengths(5)]}
+_WINDOWS = "Input [4 5], EndsTensorList* lengths [3] [5]"
 define(
     "slice",
     Slice,
@@ -108,23 +108,19 @@ define(
     lod=sliced,
     parts=_one_run,
     samples=(
-        sample({"Input": normal(4, 5)}, axes=[0, 1], starts=[1, -3], ends=[3, 1000]),
-        sample({"Input": normal(4, 5)}, axes=[1], starts=[2], ends=[3], decrease_axis=[1]),
+        sample("Input [4 5]", axes=[0, 1], starts=[1, -3], ends=[3, 1000]),
+        sample("Input [4 5]", axes=[1], starts=[2], ends=[3], decrease_axis=[1]),
     ),
     refuses=(
-        sample({"Input": normal(4, 5)}, axes=[2], starts=[0], ends=[1]),
-        sample({"Input": normal(4, 5)}, axes=[1], starts=[0, 1], ends=[1]),
-        sample({"Input": normal(4, 5)}, axes=[1], starts=[5], ends=[6], decrease_axis=[1]),
+        sample("Input [4 5]", axes=[2], starts=[0], ends=[1]),
+        sample("Input [4 5]", axes=[1], starts=[0, 1], ends=[1]),
+        sample("Input [4 5]", axes=[1], starts=[5], ends=[6], decrease_axis=[1]),
     ),
     slope=Op("slice_grad", SliceGrad, numbers=_SLICE_NUMBERS, shapes_of=("Input",)),
     in_steps=in_steps(
         samples=(
-            sample({**_WINDOWS, "StartsTensor": lengths(1, -3)}, axes=[0, 1]),
-            sample(
-                {**_WINDOWS, "StartsTensorList": [lengths(2), lengths(0)]},
-                axes=[0, 1],
-                decrease_axis=[0],
-            ),
+            sample(_WINDOWS, "StartsTensor lengths [1 -3]", axes=[0, 1]),
+            sample(_WINDOWS, "StartsTensorList* lengths [2] [0]", axes=[0, 1], decrease_axis=[0]),
         ),
         refuses=(sample(_WINDOWS, axes=[0, 2], starts=[0, 0]),),
         slope=Op("slice_at_grad", SliceGrad, shapes_of=("Input",)),
@@ -146,10 +142,7 @@ define(
     Sized("X [rows ...], Index integers [K 1?] -> Out [K ...]"),
     linear=("X",),
     lod=no_sequences,
-    samples=(
-        sample({"X": normal(5, 3), "Index": integers(1, high=5)}),
-        sample({"X": normal(5, 3), "Index": integers(6, high=5)}, overwrite=False),
-    ),
+    samples=(sample("X [5 3], Index 0:5 [1]"), sample("X [5 3], Index 0:5 [6]", overwrite=False)),
     slope=Op("gather_grad", GatherGrad, shapes_of=("X",)),
 )
 
@@ -177,8 +170,8 @@ define(
     ),
     linear=("X", "Y"),
     samples=(
-        sample({"Condition": booleans(3, 4), "X": normal(3, 4), "Y": normal(3, 4)}),
-        sample({"Condition": booleans(1), "X": normal(3, 4), "Y": normal(3, 4)}),
+        sample("Condition bool [3 4], X [3 4], Y [3 4]"),
+        sample("Condition bool [1], X [3 4], Y [3 4]"),
     ),
     slope=Op("where_grad", WhereGrad, shapes_of=("X", "Y")),
 )
@@ -217,9 +210,9 @@ define(
     formula=gather_nd,
     linear=("X",),
     samples=(
-        sample({"X": normal(3, 4), "Index": integers(5, 2, high=3)}),
-        sample({"X": normal(3, 4, 2), "Index": integers(2, 2, 1, high=3)}),
-        sample({"X": normal(3, 4), "Index": integers(2, 0, high=3)}),
+        sample("X [3 4], Index 0:3 [5 2]"),
+        sample("X [3 4 2], Index 0:3 [2 2 1]"),
+        sample("X [3 4], Index 0:3 [2 0]"),
     ),
     slope=Op("gather_nd_grad", GatherNdGrad, shapes_of=("X",)),
 )
@@ -244,11 +237,8 @@ define(
     lod=no_sequences,
     in_place={"Out": "X"},
     samples=(
-        sample({"X": normal(5, 3), "Ids": integers(1, high=5), "Updates": normal(1, 3)}),
-        sample(
-            {"X": normal(5, 3), "Ids": integers(4, high=3), "Updates": normal(4, 3)},
-            overwrite=False,
-        ),
+        sample("X [5 3], Ids 0:5 [1], Updates [1 3]"),
+        sample("X [5 3], Ids 0:3 [4], Updates [4 3]", overwrite=False),
     ),
     slope=Op(
         "scatter_grad",
@@ -273,10 +263,10 @@ define(
     Argsort,
     Sized("X -> Out, Indices int64", names_dimensions("axis")),
     samples=(
-        sample({"X": normal(3, 4)}),
-        sample({"X": normal(3, 4)}, axis=0, descending=True),
-        sample({"X": integers(3, 6, high=3)}, descending=True),
+        sample("X [3 4]"),
+        sample("X [3 4]", axis=0, descending=True),
+        sample("X 0:3 [3 6]", descending=True),
     ),
-    refuses=(sample({"X": normal(3, 4)}, axis=2),),
+    refuses=(sample("X [3 4]", axis=2),),
     slope=Op("argsort_grad", ArgsortGrad, shapes_of=("X",)),
 )

@@ -9,18 +9,19 @@ from typing import Literal
 
 from . import formula as f
 from .norm import (
+    RUNNING,
     STATISTICS,
     BatchNorm,
     BatchNormAttributes,
+    batch_norm,
     batch_norm_shape,
     by_channel,
     slope_of_batch,
-    statistics_need,
     uses_statistics,
 )
 from .operands import Input, Output
 from .registry import Op, define
-from .samples import normal, sample
+from .samples import sample
 from .shapes import Sized
 
 
@@ -38,28 +39,14 @@ class InplaceAbnGrad(InplaceAbn, reads="y scale bias saved_mean saved_variance")
 
 
 def inplace_abn(a: InplaceAbn) -> f.Results:
-    """Y = activation((X - mean) / sqrt(variance + epsilon) * Scale + Bias), by channel."""
-    axes, spread = by_channel(a.x, a.data_layout)
-    if uses_statistics(vars(a)):
-        mean, variance = a.mean, a.variance
-        stats = {"mean_out": a.mean, "variance_out": a.variance}
-    else:
-        mean = a.x.mean(axes)
-        centred = a.x - mean.reshape(spread)
-        variance = (centred * centred).mean(axes)
-        stats = {
-            "mean_out": a.mean * a.momentum + mean * (1 - a.momentum),
-            "variance_out": a.variance * a.momentum + variance * (1 - a.momentum),
-        }
-    inverse = 1 / f.sqrt(variance + a.epsilon)
-    normed = (a.x - mean.reshape(spread)) * inverse.reshape(spread)
-    y = normed * a.scale.reshape(spread) + a.bias.reshape(spread)
+    """The activation of a batch norm."""
+    results = batch_norm(a)
+    y = results["y"]
     if a.activation == "leaky_relu":
         y = f.where(y > 0, y, y * a.alpha)
     elif a.activation == "elu":
         y = f.where(y > 0, y, (f.exp(f.minimum(y, 0)) - 1) * a.alpha)
-    space = f.full((0,), 0, a.x.dtype)
-    return {"y": y, "saved_mean": mean, "saved_variance": inverse, "reserve_space": space, **stats}
+    return {**results, "y": y}
 
 
 def inplace_abn_grad(a: InplaceAbnGrad) -> f.Results:
@@ -77,14 +64,6 @@ def inplace_abn_grad(a: InplaceAbnGrad) -> f.Results:
     return slope_of_batch(normed, d, a.scale, a.saved_variance, a.data_layout, fixed)
 
 
-_SAMPLES = (
-    sample({"X": normal(4, 3, 2, 2), **STATISTICS}),
-    sample({"X": normal(6, 3), **STATISTICS}, activation="identity"),
-    sample({"X": normal(4, 2, 2, 3), **STATISTICS}, data_layout="NHWC", activation="leaky_relu"),
-    sample({"X": normal(4, 3, 2, 2), **STATISTICS}, activation="elu", alpha=0.7),
-    sample({"X": normal(4, 3, 2), **STATISTICS}, activation="elu", use_global_stats=True),
-)
-
 define(
     "inplace_abn",
     InplaceAbn,
@@ -92,11 +71,15 @@ define(
         "->", "not use_sync_bn; use_sync_bn is not built: use sync_batch_norm"
     ),
     numbers={"MomentumTensor": "momentum"},
-    in_place={"Y": "X", "MeanOut": "Mean", "VarianceOut": "Variance"},
-    only_uses=uses_statistics,
-    needs=statistics_need,
+    **{**RUNNING, "in_place": {"Y": "X", **RUNNING["in_place"]}},
     formula=inplace_abn,
-    samples=_SAMPLES,
+    samples=(
+        sample("X [4 3 2 2]", STATISTICS),
+        sample("X [6 3]", STATISTICS, activation="identity"),
+        sample("X [4 2 2 3]", STATISTICS, data_layout="NHWC", activation="leaky_relu"),
+        sample("X [4 3 2 2]", STATISTICS, activation="elu", alpha=0.7),
+        sample("X [4 3 2]", STATISTICS, activation="elu", use_global_stats=True),
+    ),
     slope=Op(
         "inplace_abn_grad",
         InplaceAbnGrad,

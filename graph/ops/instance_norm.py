@@ -6,7 +6,7 @@ from . import formula as f
 from .double_gradient import of_normed, twice
 from .operands import Input, Operands, Output
 from .registry import Op, define, differentiable
-from .samples import normal, sample
+from .samples import sample
 from .shapes import Sized
 
 
@@ -60,7 +60,7 @@ _SLOPE = Op(
     Sized("X, Scale -> X@GRAD as X, Scale@GRAD as Scale, Bias@GRAD as Scale"),
 )
 _SECOND = of_normed("SavedMean", "SavedVariance")
-_CHANNELS = {"Scale": normal(3), "Bias": normal(3)}
+_CHANNELS = "Scale [3], Bias [3]"
 
 define(
     "instance_norm",
@@ -72,9 +72,6 @@ define(
         "(Scale is None) == (Bias is None); Scale and Bias come together, or not at all",
     ),
     formula=instance_norm,
-    samples=(
-        sample({"X": normal(2, 3, 4, 2), **_CHANNELS}),
-        sample({"X": normal(2, 3, 4)}, epsilon=0.1),
-    ),
+    samples=(sample("X [2 3 4 2]", _CHANNELS), sample("X [2 3 4]", epsilon=0.1)),
     slope=differentiable(_SLOPE, _SECOND, formula=twice(_from_x_alone, _SLOPE, _SECOND)),
 )

@@ -7,7 +7,7 @@ Bicubic: Keys, "Cubic convolution interpolation for digital image processing", 1
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from .conv import as_given, channels_first
 from .operands import Array, Input, Inputs, Operands, Output, named
 from .registry import Inference, Specs, define, in_steps, slope
 from .rules import of_shape, sizes_read
-from .samples import lengths, normal, sample, table
+from .samples import Sample, sample
 
 _SIZES = ("out_d", "out_h", "out_w")
 _RANKS = {"nearest": (4, 5), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,)}
@@ -174,56 +174,46 @@ def _along(x: Array, axis: int, taps: Taps) -> Array:
     return total
 
 
-def _declare(op_type: str, method: str, sizes: Sequence[str], x: tuple[int, ...]) -> None:
-    outs = dict(zip(sizes, (6, 3, 4), strict=False))
-    last = (x[0], *x[2:], x[1])
+def _declare(op_type: str, method: str, sizes: Sequence[str], x: str) -> None:
+    new = dict(zip(sizes, (6, 3, 4), strict=False))
+    n, c, *image = x.split()
+    one, last = f"X [{x}]", f"X [{' '.join([n, *image, c])}]"
     numbers: dict[str, str | tuple[str, ...]] = {
         "OutSize": tuple(sizes),
         "SizeTensor": tuple(sizes),
         "Scale": "scale",
     }
-    samples = [
-        sample({"X": normal(*x)}, **outs, interp_method=method),
-        sample({"X": normal(*x)}, scale=2.0, interp_method=method, align_corners=False),
-        sample(
-            {"X": normal(*last)},
-            **outs,
-            interp_method=method,
-            data_layout="NHWC",
-            align_corners=False,
-        ),
-    ]
-    if method not in ("nearest", "bicubic"):
-        attrs = {"align_corners": False, "align_mode": 0}
-        samples.append(sample({"X": normal(*x)}, **outs, interp_method=method, **attrs))
-    sizes_apart = [lengths(n) for n in outs.values()]
+
+    def case(*operands: str, **attrs: Any) -> Sample:
+        return sample(*operands, interp_method=method, **attrs)
+
+    middles = {"align_corners": False, "align_mode": 0}
     define(
         op_type,
         Interpolation,
         interpolation_shape,
         numbers=numbers,
         formula=interpolation,
-        samples=tuple(samples),
-        refuses=(
-            sample({"X": normal(*x)}, interp_method=method),
-            sample({"X": normal(*x[1:])}, **outs, interp_method=method),
+        samples=(
+            case(one, **new),
+            case(one, scale=2.0, align_corners=False),
+            case(last, **new, data_layout="NHWC", align_corners=False),
+            *([] if method in ("nearest", "bicubic") else [case(one, **new, **middles)]),
         ),
+        refuses=(case(one), case(f"X [{' '.join([c, *image])}]", **new)),
         slope=slope("(x) out_size size_tensor scale_tensor d_out", "d_x", numbers=numbers),
         in_steps=in_steps(
             samples=(
-                sample({"X": normal(*x), "OutSize": lengths(*outs.values())}, interp_method=method),
-                sample({"X": normal(*x), "SizeTensor": sizes_apart}, interp_method=method),
-                sample({"X": normal(*x), "Scale": table([2.0])}, interp_method=method),
+                case(one, f"OutSize lengths [{' '.join(map(str, new.values()))}]"),
+                case(one, f"SizeTensor* lengths {' '.join(f'[{size}]' for size in new.values())}"),
+                case(one, "Scale table [2.0]"),
             ),
-            refuses=(
-                sample({"X": normal(*x), "Scale": table([0.0])}, interp_method=method),
-                sample({"X": normal(*x), "OutSize": lengths(4)}, interp_method=method),
-            ),
+            refuses=(case(one, "Scale table [0.0]"), case(one, "OutSize lengths [4]")),
             formula=interpolation,
         ),
     )
 
 
 for _method in ("nearest", "bilinear", "bicubic"):
-    _declare(f"{_method}_interp", _method, _SIZES[1:], (2, 3, 4, 5))
-_declare("trilinear_interp", "trilinear", _SIZES, (1, 2, 3, 4, 3))
+    _declare(f"{_method}_interp", _method, _SIZES[1:], "2 3 4 5")
+_declare("trilinear_interp", "trilinear", _SIZES, "1 2 3 4 3")

@@ -6,7 +6,7 @@ from . import formula as f
 from .operands import Unary, record_of
 from .registry import define, slope
 from .rules import same
-from .samples import definite, sample
+from .samples import sample
 from .shapes import Sized
 
 define(
@@ -14,7 +14,7 @@ define(
     record_of("input", "output"),
     Sized("Input [... N N] -> Output as Input"),
     formula=lambda a: {"output": f.inverse(a.input)},
-    samples=(sample({"Input": definite(3, 3)}), sample({"Input": definite(2, 2, 2)})),
+    samples=(sample("Input definite [3 3]"), sample("Input definite [2 2 2]")),
     slope=slope("output d_output", "d_input", shape=same("Output", "Input@GRAD")),
 )
 
@@ -34,6 +34,6 @@ define(
     Cholesky,
     Sized("X [... N N] -> Out as X"),
     formula=cholesky,
-    samples=(sample({"X": definite(3, 3)}), sample({"X": definite(2, 2, 2)}, upper=True)),
+    samples=(sample("X definite [3 3]"), sample("X definite [2 2 2]", upper=True)),
     slope=slope("out d_out", "d_x", shape=same("Out", "X@GRAD")),
 )

@@ -13,7 +13,6 @@ names another op that computes the offsets::
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from .lod import Level, LodRule, Lods, no_sequences
@@ -54,8 +53,8 @@ def define_level(
         ends=ends,
         lod=no_sequences,
         samples=tuple(
-            replace(sample, inputs={slot: x for slot, x in sample.inputs.items() if slot in known})
-            for sample in samples
+            Sample(({slot: x for slot, x in each.inputs.items() if slot in known},), each.attrs)
+            for each in samples
         ),
         **settings,
     )

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from .operands import Binary, BinaryGrad
 from .registry import Inference, Op, Specs, define, differentiable
 from .rules import merge_dims, of_shape
-from .samples import normal, sample
+from .samples import sample
 from .second_order import bilinear
 from .shapes import Sized
 
@@ -38,9 +38,9 @@ mul = define(
         "width == height; inner sizes differ",
     ),
     samples=(
-        sample({"X": normal(3, 4), "Y": normal(4, 5)}),
-        sample({"X": normal(2, 3, 4), "Y": normal(4, 5)}, x_num_col_dims=2),
-        sample({"X": normal(2, 3, 4), "Y": normal(3, 4, 2)}, y_num_col_dims=2),
+        sample("X [3 4], Y [4 5]"),
+        sample("X [2 3 4], Y [4 5]", x_num_col_dims=2),
+        sample("X [2 3 4], Y [3 4 2]", y_num_col_dims=2),
     ),
     slope=differentiable(Op("mul_grad", MulGrad), bilinear("X", "Y", "Out")),
 )
@@ -108,22 +108,17 @@ matmul = define(
     Matmul,
     matmul_shape,
     samples=(
-        sample({"X": normal(3, 4), "Y": normal(4, 5)}),
-        sample(
-            {"X": normal(4, 3), "Y": normal(5, 4)}, transpose_X=True, transpose_Y=True, alpha=0.5
-        ),
-        sample({"X": normal(2, 2, 3, 4), "Y": normal(2, 2, 5, 4)}, transpose_Y=True, alpha=0.125),
-        sample({"X": normal(2, 3, 4), "Y": normal(4, 5)}),
-        sample({"X": normal(4), "Y": normal(4)}),
-        sample({"X": normal(4), "Y": normal(2, 4, 3)}),
-        sample({"X": normal(2, 3, 4), "Y": normal(4)}, alpha=2.0),
-        sample({"X": normal(3), "Y": normal(4)}, transpose_X=True, transpose_Y=True),
-        sample({"X": normal(2, 1, 3, 4), "Y": normal(3, 5, 4)}, transpose_Y=True),
-        sample({"X": normal(2, 2, 3, 4), "Y": normal(4, 4, 5)}),
+        sample("X [3 4], Y [4 5]"),
+        sample("X [4 3], Y [5 4]", transpose_X=True, transpose_Y=True, alpha=0.5),
+        sample("X [2 2 3 4], Y [2 2 5 4]", transpose_Y=True, alpha=0.125),
+        sample("X [2 3 4], Y [4 5]"),
+        sample("X [4], Y [4]"),
+        sample("X [4], Y [2 4 3]"),
+        sample("X [2 3 4], Y [4]", alpha=2.0),
+        sample("X [3], Y [4]", transpose_X=True, transpose_Y=True),
+        sample("X [2 1 3 4], Y [3 5 4]", transpose_Y=True),
+        sample("X [2 2 3 4], Y [4 4 5]"),
     ),
-    refuses=(
-        sample({"X": normal(3, 4), "Y": normal(5, 2)}),
-        sample({"X": normal(2, 3, 4), "Y": normal(3, 4, 5)}),
-    ),
+    refuses=(sample("X [3 4], Y [5 2]"), sample("X [2 3 4], Y [3 4 5]")),
     slope=differentiable(Op("matmul_grad", MatmulGrad), bilinear("X", "Y", "Out")),
 )

@@ -15,9 +15,9 @@ from .box_choice import Choice, overlap, suppressed
 from .compiled import HostFunction
 from .largest import largest_first
 from .latest import latest
-from .lod import Lods, no_sequences
+from .levels import computed, define_level
 from .operands import Array, Input, Operands, Output
-from .registry import OFFSETS, Inference, Specs, define
+from .registry import Inference, Specs, define
 from .rules import hold_floats, known_operands, match, of_shape
 from .samples import sample, table, uniform
 
@@ -25,9 +25,10 @@ _SIZES = (4, 8, 16, 24, 32)  # of a box, and of polygons with 4, 8, 12 and 16 co
 Point = tuple[float, float]
 
 
-class LocalityAttributes(Operands):
+class LocalityAwareNms(Operands):
     b_boxes: Input
     scores: Input
+    out: Output
     background_label: int = -1
     score_threshold: float = 0.0
     nms_top_k: int = 0
@@ -35,16 +36,6 @@ class LocalityAttributes(Operands):
     nms_eta: float = 1.0
     keep_top_k: int = 0
     normalized: bool = True
-
-
-class LocalityAwareNms(LocalityAttributes):
-    out: Output
-
-
-class OffsetsOfMerged(LocalityAttributes):
-    """How many boxes of each image stay, as offsets."""
-
-    out: Output
 
 
 def shared(box: Array, other: Array, normalized: bool) -> float:
@@ -149,7 +140,7 @@ def _of_image(boxes: Array, all_scores: Array, a: Any) -> Array:
     return np.column_stack([labels.astype(boxes.dtype), own, boxes[numbers]])
 
 
-@latest(LocalityAttributes)
+@latest(LocalityAwareNms)
 def chosen(a: Any) -> Choice:
     """Merge and choose boxes: ``nms_top_k`` of each class, ``keep_top_k`` of all."""
     width = a.b_boxes.shape[2] + 2
@@ -167,7 +158,7 @@ def chosen(a: Any) -> Choice:
 
 
 def _known(op: Inference) -> Choice | None:
-    operands = known_operands(op, LocalityAttributes)
+    operands = known_operands(op, LocalityAwareNms)
     return None if operands is None else chosen(operands)
 
 
@@ -187,18 +178,11 @@ def _match_boxes(op: Inference) -> None:
     op.require(size in (-1, *_SIZES), f"a box has 4, 8, 16, 24 or 32 numbers, not {size}")
 
 
-def locality_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
-    """The boxes of each image."""
-    inputs = {slot: (op.value(slot),) for slot in ("BBoxes", "Scores")}
-    attrs = {name: op.attrs[name] for name in LocalityAttributes.declared().attrs}
-    return {"Out": (op.level("lod_of_merged", inputs, attrs),)}
-
-
-def offsets_shape(op: Inference) -> Mapping[str, Specs]:
-    """One more than there are images; two if no box stays."""
+def _sequences(op: Inference) -> int:
+    """Return how many sequences the boxes are: one for each image; one if no box stays."""
     _match_boxes(op)
     choice = _known(op)
-    return {"Out": OFFSETS if choice is None else OFFSETS._replace(shape=choice.offsets().shape)}
+    return -1 if choice is None else len(choice.offsets()) - 1
 
 
 _BOXES = [[0.1, 0.1, 0.5, 0.5], [0.12, 0.1, 0.5, 0.52], [0.6, 0.6, 0.9, 0.8], [0.1, 0.15, 0.5, 0.5]]
@@ -211,12 +195,12 @@ _QUADS = [
 _TOP = {"nms_top_k": 10, "keep_top_k": 5, "score_threshold": 0.3}
 _TEXT = {"BBoxes": table(_QUADS), "Scores": uniform(2, 1, 2, low=0.2)}
 _SAMPLES = (
-    sample({"BBoxes": table([_BOXES]), "Scores": uniform(1, 1, 4, low=0.2)}, **_TOP),
+    sample({"BBoxes": table([_BOXES])}, "Scores 0.2:1.0 [1 1 4]", **_TOP),
     sample(_TEXT, **_TOP, normalized=False),
 )
 _REFUSES = (
-    sample({"BBoxes": uniform(2, 4, 5), "Scores": uniform(2, 1, 4)}),
-    sample({"BBoxes": uniform(2, 4, 8), "Scores": uniform(2, 1, 3)}),
+    sample("BBoxes uniform [2 4 5], Scores uniform [2 1 4]"),
+    sample("BBoxes uniform [2 4 8], Scores uniform [2 1 3]"),
 )
 
 define(
@@ -224,16 +208,16 @@ define(
     LocalityAwareNms,
     locality_shape,
     reads_values=lambda attrs: ("BBoxes", "Scores"),
-    lod=locality_lod,
+    lod=computed("lod_of_merged", "Out"),
     samples=_SAMPLES,
     refuses=_REFUSES,
 )
-define(
+define_level(
     "lod_of_merged",
-    OffsetsOfMerged,
-    offsets_shape,
+    LocalityAwareNms,
+    lambda a: chosen(a).offsets(),
+    count=_sequences,
     reads_values=lambda attrs: ("BBoxes", "Scores"),
-    lod=no_sequences,
     samples=(*_SAMPLES, sample(_TEXT, **{**_TOP, "score_threshold": 9.0})),
     refuses=_REFUSES,
 )

@@ -6,7 +6,7 @@ Formulas compute them where rows are: a graph of a GPU holds them, whatever the 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise
 from operator import and_
 from typing import Any
@@ -15,27 +15,16 @@ import numpy as np
 
 from . import formula as f
 from .lod import LodRule, Lods, no_sequences
-from .operands import Array, Input, Operands, Output, record_of
+from .operands import Array, Binary, Input, Operands, Output, Unary, record_of
 from .registry import OFFSETS, Inference, Specs, define
-from .samples import integers, normal, offsets, sample
+from .samples import sample
 from .sequence_window import patches
 from .shapes import Sized
-
-
-class Offsets(Operands):
-    x: Input
-    out: Output
 
 
 class OffsetsOfRows(Operands):
     x: Input
     rows: Input
-    out: Output
-
-
-class OffsetsOfCopies(Operands):
-    x: Input
-    y: Input
     out: Output
 
 
@@ -66,14 +55,6 @@ class OffsetsOfImages(Operands):
     OutputChannel: int = 1
     StrideH: int = 1
     StrideW: int = 1
-
-
-class OffsetsOfPatches(Operands):
-    x: Input
-    out: Output
-    kernels: Sequence[int] = [1, 1]
-    strides: Sequence[int] = [1, 1]
-    paddings: Sequence[int] = [0, 0, 0, 0]
 
 
 _AS_MANY = Sized("X integers -> Out int64 [size]", "size = prod(X)")
@@ -120,7 +101,7 @@ def parts(rows: Array, ends: Array) -> list[Array]:
     return [rows[begin:end] for begin, end in pairwise(ends)]
 
 
-def of_copies(a: OffsetsOfCopies) -> f.Results:
+def of_copies(a: Binary) -> f.Results:
     """Sequence i of X, as many times as sequence i of Y is long."""
     source = f.sequence_of(a.y, a.out.shape[0] - 1, "Y")
     return {"out": f.offsets(f.take(f.lengths(a.x), source))}
@@ -200,7 +181,7 @@ def collapsed(rows: Array, ends: Array, blank: int, merge_repeated: bool) -> Arr
     return stays.astype("int64")
 
 
-def of_patches(a: OffsetsOfPatches) -> f.Results:
+def of_patches(a: Any) -> f.Results:
     """Each image has as many patches."""
     rows, columns = patches(a.x.shape, vars(a))
     return {"out": f.offsets(f.full((a.x.shape[0],), rows * columns, "int64"))}
@@ -213,122 +194,110 @@ def of_images(a: OffsetsOfImages) -> f.Results:
     return {"out": f.offsets(rows * columns * a.OutputChannel)}
 
 
-define(
+_define = partial(define, lod=no_sequences)
+_define(
     "lod_offsets",
     OffsetsOfRows,
     _AS_MANY,
     needs=lambda attrs: {"Out": ("X",)},
-    lod=no_sequences,
-    samples=(sample({"X": offsets(2, 0, 3), "Rows": normal(5, 2)}),),
+    samples=(sample("X offsets [2 0 3], Rows [5 2]"),),
 )
-define(
+_define(
     "lod_from_lengths",
-    Offsets,
+    Unary,
     Sized("X integers -> Out int64 [size+1]", "size = prod(X)"),
-    lod=no_sequences,
     formula=lambda a: {"out": f.offsets(a.x)},
-    samples=(sample({"X": integers(4, high=5)}), sample({"X": integers(3, 1, high=5)})),
+    samples=(sample("X 0:5 [4]"), sample("X 0:5 [3 1]")),
 )
-define(
+_define(
     "lod_of_copies",
-    OffsetsOfCopies,
+    Binary,
     copies_shape,
     reads_values=lambda attrs: ("Y",),
-    lod=no_sequences,
     formula=of_copies,
-    samples=(sample({"X": offsets(2, 0, 3), "Y": offsets(1, 2, 3)}),),
+    samples=(sample("X offsets [2 0 3], Y offsets [1 2 3]"),),
 )
-define(
+_define(
     "lod_together",
     _TOGETHER,
     equally_many,
-    lod=no_sequences,
     formula=lambda a: {"out": sum(a.x[1:], a.x[0])},
-    samples=(sample({"X": [offsets(2, 0, 3), offsets(1, 1, 0)]}),),
+    samples=(sample("X* offsets [2 0 3] [1 1 0]"),),
 )
-define(
+_define(
     "lod_joined",
     _TOGETHER,
     Sized("X -> Out int64 [size]", "size = 1 + sum(n - 1 for (n,) in X)"),
-    lod=no_sequences,
     formula=lambda a: {"out": behind(a.x)},
-    samples=(sample({"X": [offsets(2, 0, 3), offsets(1, 1)]}),),
+    samples=(sample("X* offsets [2 0 3] [1 1]"),),
 )
-define(
+_define(
     "lod_absolute",
     _TOGETHER,
     Sized("X -> Out int64 [size]", "size = X[0][0]"),
-    lod=no_sequences,
     formula=lambda a: {"out": reduce(f.take, reversed(a.x))},
-    samples=(sample({"X": [offsets(1, 2), offsets(2, 0, 3)]}),),
+    samples=(sample("X* offsets [1 2] [2 0 3]"),),
 )
-define(
+_define(
     "lod_reshaped",
     OffsetsReshaped,
     _AS_MANY,
     needs=lambda attrs: {"Out": ("X",)},
-    lod=no_sequences,
-    samples=(sample({"X": offsets(2, 0, 4), "Rows": normal(6, 3)}, new_dim=6),),
+    samples=(sample("X offsets [2 0 4], Rows [6 3]", new_dim=6),),
 )
-define(
+_define(
     "lod_erased",
     record_of("x rows", "out", tokens=[]),
     _AS_MANY,
-    lod=no_sequences,
     formula=lambda a: {"out": f.take(f.offsets(without(a.rows, a.tokens)), a.x)},
     samples=(
-        sample({"X": offsets(2, 0, 3), "Rows": integers(5, 1, high=3)}, tokens=[1]),
-        sample({"X": offsets(2, 0, 3), "Rows": integers(5, high=3)}, tokens=[0, 2]),
+        sample("X offsets [2 0 3], Rows 0:3 [5 1]", tokens=[1]),
+        sample("X offsets [2 0 3], Rows 0:3 [5]", tokens=[0, 2]),
     ),
 )
-define(
+_define(
     "lod_aligned",
     record_of("x rows", "out", blank=0, merge_repeated=True),
     _AS_MANY,
-    lod=no_sequences,
     formula=lambda a: {
         "out": f.take(f.offsets(collapsed(a.rows, a.x, a.blank, a.merge_repeated)), a.x)
     },
     samples=(
-        sample({"X": offsets(5, 0, 4), "Rows": integers(9, 1, high=2)}),
-        sample({"X": offsets(5, 0, 4), "Rows": integers(9, 1, high=3)}, merge_repeated=False),
+        sample("X offsets [5 0 4], Rows 0:2 [9 1]"),
+        sample("X offsets [5 0 4], Rows 0:3 [9 1]", merge_repeated=False),
     ),
 )
-define(
+_define(
     "lod_of_patches",
-    OffsetsOfPatches,
+    record_of("x", "out", kernels=[1, 1], strides=[1, 1], paddings=[0, 0, 0, 0]),
     Sized("X [images ...] -> Out int64 [images+1]"),
     needs=lambda attrs: {"Out": ()},
-    lod=no_sequences,
     formula=of_patches,
-    samples=(sample({"X": normal(2, 3, 4, 5)}, kernels=[2, 2], strides=[1, 2]),),
+    samples=(sample("X [2 3 4 5]", kernels=[2, 2], strides=[1, 2]),),
 )
-define(
+_define(
     "lod_of_pairs",
     record_of("x y", "out", dim_t=1),
     equally_many,
-    lod=no_sequences,
     formula=lambda a: {"out": f.offsets(f.lengths(a.x) * f.lengths(a.y) * a.dim_t)},
-    samples=(sample({"X": offsets(2, 0, 3), "Y": offsets(3, 1, 2)}, dim_t=2),),
+    samples=(sample("X offsets [2 0 3], Y offsets [3 1 2]", dim_t=2),),
 )
-define(
+_define(
     "lod_alike",
     OffsetsAlike,
     alike_shape,
-    lod=no_sequences,
     formula=alike,
-    samples=(sample({"X": offsets(2, 0, 3), "Y": offsets(2, 0, 3)}),),
-    refuses=(sample({"X": offsets(2, 0, 3), "Y": offsets(2, 3)}),),
+    samples=(sample("X offsets [2 0 3], Y offsets [2 0 3]"),),
+    refuses=(sample("X offsets [2 0 3], Y offsets [2 3]"),),
 )
-define(
+_define(
     "lod_of_images",
     OffsetsOfImages,
     equally_many,
-    lod=no_sequences,
     formula=of_images,
     samples=(
         sample(
-            {"X": offsets(24, 0, 20), "Y": offsets(4, 1, 2), "Z": offsets(3, 0, 5)},
+            "X offsets [24 0 20], Y offsets [4 1 2], Z offsets [3 0 5]",
             InputChannel=2,
             OutputChannel=3,
             StrideH=2,

@@ -15,7 +15,7 @@ from .double_gradient import twice
 from .operands import Array, Gradient, Input, Operands, Output, Unary, record_of
 from .registry import Inference, Op, Spec, Specs, define, differentiable, slope
 from .rules import match, normal_axis, of_shape, same
-from .samples import distribution, integers, normal, sample, table, uniform
+from .samples import sample
 from .second_order import Second
 from .shapes import Sized, names_dimensions
 
@@ -24,7 +24,7 @@ from .shapes import Sized, names_dimensions
 LEAST_SHIFT = -64.0
 FUSED = "softmax_with_cross_entropy"
 _LOG_FLOOR = -1e20  # at which Paddle clips the logarithm of a probability of 0
-_APART = [[0.0, 100.0, 30.5], [-200.0, 100.0, 100.0], [9.0, -1e4, -80.0]]
+_APART = "X table [0.0 100.0 30.5; -200.0 100.0 100.0; 9.0 -1e4 -80.0]"
 
 
 class Softmax(Unary):
@@ -76,12 +76,12 @@ define(
     formula=_softmax,
     in_place={"Out": "X"},
     samples=(
-        sample({"X": normal(3, 5)}),
-        sample({"X": normal(2, 3, 4)}, axis=1),
-        sample({"X": table(_APART)}),
-        sample({"X": table(_APART)}, axis=0),
+        sample("X [3 5]"),
+        sample("X [2 3 4]", axis=1),
+        sample(_APART),
+        sample(_APART, axis=0),
     ),
-    refuses=(sample({"X": normal(3, 5)}, axis=2),),
+    refuses=(sample("X [3 5]", axis=2),),
     slope=differentiable(
         _SOFTMAX_GRAD, _SECOND, formula=twice(_softmax_grad, _SOFTMAX_GRAD, _SECOND)
     ),
@@ -193,7 +193,8 @@ def _cross_entropy_grad2(a: CrossEntropyGrad2) -> f.Results:
     return {"d_x": labels.put(slope.reshape(labels.numbers.shape))}
 
 
-_PROBABILITIES = uniform(4, 5, low=0.1, high=0.9)
+_PROBABILITIES = "X 0.1:0.9 [4 5]"
+_LABELLED = f"{_PROBABILITIES}, Label 0:5 [4 1]"
 
 
 class CrossEntropy(Operands):
@@ -215,12 +216,12 @@ define(
     cross_entropy_shape,
     formula=_cross_entropy,
     samples=(
-        sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}),
-        sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}, ignore_index=2),
-        sample({"X": _PROBABILITIES, "Label": integers(4, high=5)}, ignore_index=2),
-        sample({"X": _PROBABILITIES, "Label": uniform(4, 5)}, soft_label=True),
+        sample(_LABELLED),
+        sample(_LABELLED, ignore_index=2),
+        sample(_PROBABILITIES, "Label 0:5 [4]", ignore_index=2),
+        sample(_PROBABILITIES, "Label uniform [4 5]", soft_label=True),
     ),
-    refuses=(sample({"X": _PROBABILITIES, "Label": integers(3, 1, high=5)}),),
+    refuses=(sample(_PROBABILITIES, "Label 0:5 [3 1]"),),
     slope=Op("cross_entropy_grad", CrossEntropyGrad, formula=_cross_entropy_grad),
 )
 
@@ -249,11 +250,11 @@ define(
     cross_entropy_shape,
     formula=_of_picked,
     samples=(
-        sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}),
-        sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}, ignore_index=2),
-        sample({"X": _PROBABILITIES, "Label": integers(4, high=5)}, ignore_index=2),
+        sample(_LABELLED),
+        sample(_LABELLED, ignore_index=2),
+        sample(_PROBABILITIES, "Label 0:5 [4]", ignore_index=2),
     ),
-    refuses=(sample({"X": _PROBABILITIES, "Label": integers(3, 1, high=5)}),),
+    refuses=(sample(_PROBABILITIES, "Label 0:5 [3 1]"),),
     slope=Op(
         "cross_entropy_grad2",
         CrossEntropyGrad2,
@@ -312,17 +313,14 @@ define(
     formula=_fused,
     in_place={"Softmax": "Logits"},
     samples=(
-        sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}),
-        sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}, ignore_index=1),
-        sample({"Logits": normal(4, 5), "Label": distribution(4, 5)}, soft_label=True),
-        sample({"Logits": normal(2, 5, 3), "Label": integers(2, 1, 3, high=5)}, axis=1),
-        sample({"Logits": normal(2, 5, 3), "Label": integers(2, 3, high=5)}, axis=1),
-        sample({"Logits": normal(4, 5), "Label": integers(4, high=5)}),
+        sample("Logits [4 5], Label 0:5 [4 1]"),
+        sample("Logits [4 5], Label 0:5 [4 1]", ignore_index=1),
+        sample("Logits [4 5], Label distribution [4 5]", soft_label=True),
+        sample("Logits [2 5 3], Label 0:5 [2 1 3]", axis=1),
+        sample("Logits [2 5 3], Label 0:5 [2 3]", axis=1),
+        sample("Logits [4 5], Label 0:5 [4]"),
     ),
-    refuses=(
-        sample({"Logits": normal(4, 5), "Label": integers(3, high=5)}),
-        sample({"Logits": normal(4, 5), "Label": normal(4, 1)}),
-    ),
+    refuses=(sample("Logits [4 5], Label 0:5 [3]"), sample("Logits [4 5], Label [4 1]")),
     slope=Op(
         f"{FUSED}_grad",
         SoftmaxWithCrossEntropyGrad,
@@ -352,8 +350,8 @@ define(
     Sized("X [...], Label [...] -> Out as X"),
     formula=sigmoid_cross_entropy,
     samples=(
-        sample({"X": normal(4, 3), "Label": uniform(4, 3)}),
-        sample({"X": normal(4, 3), "Label": uniform(4, 3)}, normalize=True),
+        sample("X [4 3], Label uniform [4 3]"),
+        sample("X [4 3], Label uniform [4 3]", normalize=True),
     ),
     slope=slope("x label d_out", "d_x"),
 )
@@ -366,7 +364,7 @@ define(
     scalar=lambda predicted, labels, *, epsilon: (
         -(labels * e.log(predicted + epsilon)) - (1 - labels) * e.log(1 - predicted + epsilon)
     ),
-    samples=(sample({"Predicted": uniform(4, 1, low=0.2, high=0.8), "Labels": uniform(4, 1)}),),
+    samples=(sample("Predicted 0.2:0.8 [4 1], Labels uniform [4 1]"),),
     slope=slope(
         "predicted labels d_loss",
         "d_predicted",
@@ -393,7 +391,7 @@ define(
     record_of("x y", "residual out", delta=1.0),
     Sized("X [...], Y [...] -> Out as X, Residual as X"),
     scalar=_huber,
-    samples=(sample({"X": normal(4, 1), "Y": normal(4, 1)}, delta=0.7),),
+    samples=(sample("X [4 1], Y [4 1]", delta=0.7),),
     slope=slope(
         "residual d_out",
         "d_x d_y",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from .lod import like
 from .operands import Input, Offsets, Operands, Output
 from .registry import Op, define
-from .samples import normal, offsets, sample
+from .samples import sample
 from .shapes import Check, Sized, in_sequences
 
 ACTIVATIONS = ("sigmoid", "tanh", "relu", "identity")
@@ -62,8 +62,8 @@ class LstmGrad(Lstm, reads="* hidden cell batch_gate batch_cell_pre_act"):
     d_bias: Output | None
 
 
-_X = {"Input": normal(5, 8), "Input@LOD": [offsets(2, 0, 3)], "Weight": normal(2, 8)}
-_STATES = {"H0": normal(3, 2), "C0": normal(3, 2)}
+_X = "Input [5 8], Input@LOD [2 0 3], Weight [2 8]"
+_STATES = "H0 [3 2], C0 [3 2]"
 define(
     "lstm",
     Lstm,
@@ -75,19 +75,19 @@ define(
     ),
     lod=like("Input", "Hidden", "Cell"),
     samples=(
-        sample({**_X, "Bias": normal(1, 14)}),
-        sample({**_X, **_STATES, "Bias": normal(1, 14)}, is_reverse=True),
+        sample(_X, "Bias [1 14]"),
+        sample(_X, _STATES, "Bias [1 14]", is_reverse=True),
         sample(
-            {**_X, **_STATES, "Bias": normal(1, 8)},
+            _X,
+            _STATES,
+            "Bias [1 8]",
             use_peepholes=False,
             gate_activation="identity",
             cell_activation="sigmoid",
             candidate_activation="sigmoid",
         ),
     ),
-    refuses=(
-        sample({**_X, "Bias": normal(1, 14), "Input@LOD": [offsets(1, 2), offsets(2, 0, 3)]}),
-    ),
+    refuses=(sample(_X, "Bias [1 14], Input@LOD [1 2] [2 0 3]"),),
     slope=Op("lstm_grad", LstmGrad, shapes_of=("Input",)),
 )
 
@@ -117,13 +117,7 @@ class LstmpGrad(Lstmp, reads="* projection cell batch_gate batch_cell_pre_act ba
     d_bias: Output | None
 
 
-_XP = {
-    "Input": normal(5, 8),
-    "Input@LOD": [offsets(2, 0, 3)],
-    "Weight": normal(3, 8),
-    "ProjWeight": normal(2, 3),
-    "Bias": normal(1, 14),
-}
+_XP = "Input [5 8], Input@LOD [2 0 3], Weight [3 8], ProjWeight [2 3], Bias [1 14]"
 define(
     "lstmp",
     Lstmp,
@@ -140,7 +134,8 @@ define(
     samples=(
         sample(_XP),
         sample(
-            {**_XP, "H0": normal(3, 3), "C0": normal(3, 2)},
+            _XP,
+            "H0 [3 3], C0 [3 2]",
             is_reverse=True,
             cell_clip=0.4,
             proj_clip=0.3,

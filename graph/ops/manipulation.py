@@ -9,7 +9,7 @@ from .lod import joined, no_sequences
 from .operands import Gradient, Input, Inputs, Operands, Output, Outputs, Unary, named
 from .registry import Grad, Inference, Lying, Op, Spec, Specs, define, in_steps, slope
 from .rules import normal_axis, of_shape, product, sizes_read
-from .samples import lengths, normal, sample
+from .samples import sample
 from .shapes import Sized
 
 
@@ -70,11 +70,8 @@ define(
     numbers={"AxisTensor": "axis"},
     lod=joined,
     parts=_along("Out", "X", lambda op: op.specs("X")),
-    samples=(
-        sample({"X": [normal(2, 3), normal(4, 3)]}),
-        sample({"X": [normal(2, 3, 2), normal(2, 1, 2), normal(2, 2, 2)]}, axis=1),
-    ),
-    refuses=(sample({"X": [normal(2, 3), normal(2, 4)]}, axis=0),),
+    samples=(sample("X* [2 3] [4 3]"), sample("X* [2 3 2] [2 1 2] [2 2 2]", axis=1)),
+    refuses=(sample("X* [2 3] [2 4]", axis=0),),
     slope=slope(
         "(x) axis_tensor d_out",
         "d_x",
@@ -120,17 +117,9 @@ define(
     lambda op: {"Out": _split(op)},
     numbers={"AxisTensor": "axis", "SectionsTensorList": "sections"},
     parts=_along("X", "Out", _split),
-    grad=Grad(
-        "concat",
-        {"X": "Out@GRAD", "AxisTensor": "AxisTensor"},
-        {"Out": "X@GRAD"},
-        attrs=lambda a: {"axis": a["axis"]},
-    ),
-    samples=(
-        sample({"X": normal(4, 6)}, num=3, axis=1),
-        sample({"X": normal(5, 2)}, sections=[1, -1], axis=0),
-    ),
-    refuses=(sample({"X": normal(4, 5)}, num=3, axis=1),),
+    grad=Grad.swap("concat", "AxisTensor", attrs=lambda a: {"axis": a["axis"]}),
+    samples=(sample("X [4 6]", num=3, axis=1), sample("X [5 2]", sections=[1, -1], axis=0)),
+    refuses=(sample("X [4 5]", num=3, axis=1),),
 )
 
 
@@ -155,10 +144,7 @@ define(
     ),
     linear=("X",),
     parts=_layers("Y", "X"),
-    samples=(
-        sample({"X": [normal(2, 3), normal(2, 3)]}, axis=1),
-        sample({"X": [normal(4)] * 3}, axis=-1),
-    ),
+    samples=(sample("X* [2 3] [2 3]", axis=1), sample("X* [4] [4] [4]", axis=-1)),
     slope=slope(
         "d_y",
         "d_x",
@@ -197,8 +183,8 @@ define(
     linear=("X",),
     lod=no_sequences,
     parts=_layers("X", "Y"),
-    samples=(sample({"X": normal(2, 3)}, num=2), sample({"X": normal(2, 3, 2)}, axis=-2, num=3)),
-    refuses=(sample({"X": normal(2, 3)}, axis=2, num=2),),
+    samples=(sample("X [2 3]", num=2), sample("X [2 3 2]", axis=-2, num=3)),
+    refuses=(sample("X [2 3]", axis=2, num=2),),
     slope=slope("d_y", "d_x", shape=unstack_grad_shape, parts=_layers("X@GRAD", "Y@GRAD")),
 )
 
@@ -235,8 +221,8 @@ define(
     linear=("X",),
     numbers=_EXPAND_NUMBERS,
     views={"Out": "X"},
-    samples=(sample({"X": normal(2, 3)}, expand_times=[2, 3]),),
-    refuses=(sample({"X": normal(2, 3)}, expand_times=[2]),),
+    samples=(sample("X [2 3]", expand_times=[2, 3]),),
+    refuses=(sample("X [2 3]", expand_times=[2]),),
     slope=Op(
         "expand_grad",
         ExpandGrad,
@@ -246,9 +232,9 @@ define(
     ),
     in_steps=in_steps(
         samples=(
-            sample({"X": normal(2, 3), "ExpandTimes": lengths(2, 3)}),
-            sample({"X": normal(2, 3), "expand_times_tensor": [lengths(1), lengths(2)]}),
+            sample("X [2 3], ExpandTimes lengths [2 3]"),
+            sample("X [2 3], expand_times_tensor* lengths [1] [2]"),
         ),
-        refuses=(sample({"X": normal(2, 3), "ExpandTimes": lengths(2, 0)}),),
+        refuses=(sample("X [2 3], ExpandTimes lengths [2 0]"),),
     ),
 )

@@ -10,7 +10,7 @@ import numpy as np
 from . import formula as f
 from .operands import Input, Operands, Output, Unary, named
 from .registry import Op, define
-from .samples import normal, sample, uniform
+from .samples import sample
 from .shapes import Sized
 
 
@@ -53,8 +53,8 @@ define(
     ),
     formula=similarity_focus,
     samples=(
-        sample({"X": normal(2, 3, 4, 3)}, axis=1, indexes=[0]),
-        sample({"X": normal(2, 3, 2, 4)}, axis=3, indexes=[2, 0]),
+        sample("X [2 3 4 3]", axis=1, indexes=[0]),
+        sample("X [2 3 2 4]", axis=3, indexes=[2, 0]),
     ),
 )
 
@@ -84,7 +84,7 @@ def cvm_grad(a: CvmGrad) -> f.Results:
     return {"d_x": f.concatenate([a.cvm, a.d_y[:, 2:] if a.use_cvm else a.d_y], 1)}
 
 
-_COUNTED = {"X": uniform(3, 5), "CVM": uniform(3, 2)}
+_COUNTED = "X uniform [3 5], CVM uniform [3 2]"
 
 define(
     "cvm",

@@ -163,7 +163,7 @@ _POLYGONS = {
 _SMALL = {"num_classes": 3, "resolution": 6}
 _SEGMENTED = (
     sample(_POLYGONS, **_SMALL),
-    sample({**_POLYGONS, "LabelsInt32": table([[0], [0], [0], [1]])}, **_SMALL),
+    sample(_POLYGONS, "LabelsInt32 table [0; 0; 0; 1]", **_SMALL),
 )
 define(
     "generate_mask_labels",
@@ -179,7 +179,7 @@ define(
     ),
     lod=computed("lod_of_masks", "MaskRois RoiHasMaskInt32 MaskInt32", "Rois"),
     samples=_SEGMENTED,
-    refuses=(sample({**_POLYGONS, "GtSegms@LOD": [offsets(6, 7)]}, **_SMALL),),
+    refuses=(sample(_POLYGONS, "GtSegms@LOD [6 7]", **_SMALL),),
 )
 define_level(
     "lod_of_masks",
@@ -187,5 +187,5 @@ define_level(
     lambda a: bounds(list(masked_regions(a))),
     reads=f"rois {_CHOSEN}",
     count=lambda op: op.specs("Rois@LOD")[-1].shape[0] - 1,
-    samples=(*_SEGMENTED, sample({**_POLYGONS, "LabelsInt32": table([[1], [0], [2], [0]])})),
+    samples=(*_SEGMENTED, sample(_POLYGONS, "LabelsInt32 table [1; 0; 2; 0]")),
 )

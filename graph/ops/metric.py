@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .operands import Input, Inputs, Operands, Output, Positive, named
 from .registry import define
-from .samples import Sample, integers, normal, sample, uniform
+from .samples import Sample, sample, uniform
 from .shapes import Sized
 
 
@@ -23,24 +23,16 @@ define(
     Sized(
         "Indices [N K], Label integers [N 1] -> Accuracy float32 [1], Correct int32 [1], Total int32 [1]"
     ),
-    samples=(
-        sample(
-            {
-                "Out": normal(6, 2),
-                "Indices": integers(6, 2, high=4),
-                "Label": integers(6, 1, high=4),
-            }
-        ),
-    ),
+    samples=(sample("Out [6 2], Indices 0:4 [6 2], Label 0:4 [6 1]"),),
 )
 
 
 def _auc_sample(steps: int) -> Sample:
     size = (1 + steps) * 8 + 1 if steps else 8
-    counts = integers(size, high=1)
-    operands = {"Predict": uniform(9, 2), "Label": integers(9, 1, high=2)}
     return sample(
-        {**operands, "StatPos": counts, "StatNeg": counts}, num_thresholds=7, slide_steps=steps
+        f"Predict uniform [9 2], Label 0:2 [9 1], StatPos 0:1 [{size}], StatNeg 0:1 [{size}]",
+        num_thresholds=7,
+        slide_steps=steps,
     )
 
 
@@ -94,16 +86,11 @@ define(
         "InCorrects int32 [num_classes], InMeanIou float32 [1] "
         "-> OutMeanIou float32 [1], OutWrong int32 [num_classes], OutCorrect int32 [num_classes]"
     ),
-    samples=(
-        sample(
-            {"Predictions": integers(5, 4, high=3), "Labels": integers(5, 4, high=3)}, num_classes=5
-        ),
-    ),
+    samples=(sample("Predictions 0:3 [5 4], Labels 0:3 [5 4]", num_classes=5),),
 )
 
 
-_CLASSES = {slot: integers(9, 1, high=3) for slot in ("Indices", "Labels")}
-_GUESSES = {"MaxProbs": uniform(9, 1), **_CLASSES}
+_GUESSES = "MaxProbs uniform [9 1], Indices 0:3 [9 1], Labels 0:3 [9 1]"
 
 
 class PrecisionRecall(Operands):
@@ -128,7 +115,7 @@ define(
     ),
     samples=(
         sample(_GUESSES, class_number=4),
-        sample({**_GUESSES, "Weights": uniform(9, 1), "StatesInfo": uniform(4, 4)}, class_number=4),
+        sample(_GUESSES, "Weights uniform [9 1], StatesInfo uniform [4 4]", class_number=4),
     ),
 )
 
@@ -136,7 +123,7 @@ PAIRS = ("PositivePair", "NegativePair", "NeutralPair")
 _PAIRS_BEFORE = tuple(f"Accumulate{slot}" for slot in PAIRS)
 
 
-_RANKED = {"Score": uniform(9, 2), "Label": uniform(9, 1), "QueryID": integers(9, 1, high=3)}
+_RANKED = "Score uniform [9 2], Label uniform [9 1], QueryID 0:3 [9 1]"
 
 
 class PositiveNegativePair(Operands):
@@ -167,9 +154,6 @@ define(
     ),
     samples=(
         sample(_RANKED),
-        sample(
-            {**_RANKED, "Weight": uniform(9, 1), **dict.fromkeys(_PAIRS_BEFORE, uniform(1))},
-            column=0,
-        ),
+        sample(_RANKED, "Weight uniform [9 1]", dict.fromkeys(_PAIRS_BEFORE, uniform(1)), column=0),
     ),
 )

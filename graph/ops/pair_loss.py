@@ -14,7 +14,7 @@ from .lod import no_sequences
 from .operands import Binary, Gradient, Input, Operands, Output, record_of
 from .registry import Grad, Op, Shapes, define, slope
 from .rules import product, same
-from .samples import distribution, integers, normal, sample, uniform
+from .samples import sample
 from .shapes import Sized, one_element
 
 define(
@@ -29,7 +29,7 @@ define(
         {"X@GRAD": "X@GRAD", "Y@GRAD": "Y@GRAD"},
         attrs=lambda attrs: {"axis": -1},
     ),
-    samples=(sample({"X": normal(3, 4), "Y": normal(3, 4)}),),
+    samples=(sample("X [3 4], Y [3 4]"),),
 )
 
 _LOG_FLOOR = -100.0  # no logarithm of a probability is below
@@ -43,7 +43,7 @@ define(
         (label - 1) * e.maximum(e.log(1 - x), _LOG_FLOOR) - label * e.maximum(e.log(x), _LOG_FLOOR)
     ),
     in_place={"Out": "X"},
-    samples=(sample({"X": uniform(4, 3, low=0.1, high=0.9), "Label": uniform(4, 3)}),),
+    samples=(sample("X 0.1:0.9 [4 3], Label uniform [4 3]"),),
     slope=slope(
         "x label d_out",
         "d_x",
@@ -63,7 +63,7 @@ define(
     Sized("Logits [...], Labels as Logits [...] -> Loss as Logits"),
     scalar=lambda logits, labels: e.maximum(_margin(logits, labels), 0),
     in_place={"Loss": "Logits"},
-    samples=(sample({"Logits": normal(4, 1), "Labels": uniform(4, 1, low=0.5)}),),
+    samples=(sample("Logits [4 1], Labels 0.5:1.0 [4 1]"),),
     slope=slope(
         "logits labels d_loss",
         "d_logits",
@@ -86,7 +86,7 @@ def _share(shapes: Shapes, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 _REDUCTIONS = ("none", "batchmean", "mean", "sum")
-_DIVERGING = {"X": normal(4, 3), "Target": distribution(4, 3)}
+_DIVERGING = "X [4 3], Target distribution [4 3]"
 
 
 define(
@@ -123,8 +123,8 @@ define(
         e.maximum(label * (x2 - x1) + margin, 0),
     ),
     samples=(
-        sample({"X1": normal(4, 1), "X2": normal(4, 1), "Label": uniform(4, 1)}),
-        sample({"X1": normal(4, 1), "X2": normal(4, 1), "Label": uniform(4, 1)}, margin=0.3),
+        sample("X1 [4 1], X2 [4 1], Label uniform [4 1]"),
+        sample("X1 [4 1], X2 [4 1], Label uniform [4 1]", margin=0.3),
     ),
     slope=slope(
         "activated label d_out",
@@ -149,7 +149,7 @@ define(
     record_of("x y", "intermediate_val out"),
     Sized("X [...], Y as X [...] -> IntermediateVal as X, Out as X"),
     scalar=_modified_huber,
-    samples=(sample({"X": uniform(6, 1, low=-3, high=3), "Y": uniform(6, 1, low=0.6)}),),
+    samples=(sample("X -3.0:3.0 [6 1], Y 0.6:1.0 [6 1]"),),
     slope=slope(
         "y intermediate_val d_out",
         "d_x",
@@ -171,7 +171,7 @@ def _rank_slopes(
     return slope, -slope
 
 
-_RANKED = {"Label": uniform(4, 1), "Left": normal(4, 1), "Right": normal(4, 1)}
+_RANKED = "Label uniform [4 1], Left [4 1], Right [4 1]"
 
 
 define(
@@ -220,8 +220,8 @@ def _smooth_l1_slopes(
     return slope, -slope
 
 
-_APART = {"X": normal(3, 4), "Y": normal(3, 4)}
-_WEIGHTED = {**_APART, "InsideWeight": uniform(3, 4), "OutsideWeight": uniform(3, 4)}
+_APART = "X [3 4], Y [3 4]"
+_WEIGHTED = f"{_APART}, InsideWeight uniform [3 4], OutsideWeight uniform [3 4]"
 
 
 define(
@@ -239,7 +239,7 @@ define(
     samples=(
         sample(_APART),
         sample(_WEIGHTED, sigma=2.0),
-        sample({"X": normal(2, 3, 2), "Y": normal(2, 3, 2)}, sigma=0.7),
+        sample("X [2 3 2], Y [2 3 2]", sigma=0.7),
     ),
     aligned=_by_row,
     slope=slope(
@@ -274,10 +274,7 @@ define(
     Sized("X [...], Label as X [...] -> Y as X"),
     scalar=_teacher_student,
     in_place={"Y": "X"},
-    samples=(
-        sample({"X": normal(9, 1), "Label": uniform(9, 1, low=-2.0, high=2.0)}),
-        sample({"X": normal(5, 1), "Label": uniform(5, 1)}),
-    ),
+    samples=(sample("X [9 1], Label -2.0:2.0 [9 1]"), sample("X [5 1], Label uniform [5 1]")),
     slope=slope("x label d_y", "d_x", scalar=_teacher_student_slope, in_place={"X@GRAD": "Y@GRAD"}),
 )
 
@@ -300,8 +297,8 @@ define(
     ),
     in_place={"Out": "X"},
     samples=(
-        sample({"X": uniform(4, 3)}, epsilon=0.1),
-        sample({"X": uniform(2, 4, 3), "PriorDist": distribution(1, 3)}, epsilon=0.3),
+        sample("X uniform [4 3]", epsilon=0.1),
+        sample("X uniform [2 4 3], PriorDist distribution [1 3]", epsilon=0.3),
     ),
     slope=slope(
         "d_out",
@@ -349,11 +346,7 @@ _FOCAL = Sized(
     "X floats [N C], Label integers [N 1], FgNum integers -> Out as X, X@GRAD as X",
     one_element("FgNum"),
 )
-_DETECTED = {
-    "X": normal(4, 3),
-    "Label": integers(4, 1, low=-1, high=4),
-    "FgNum": integers(1, low=1, high=4),
-}
+_DETECTED = "X [4 3], Label -1:4 [4 1], FgNum 1:4 [1]"
 define(
     "sigmoid_focal_loss",  # Lin et al., arXiv 1708.02002
     SigmoidFocalLoss,

@@ -10,7 +10,7 @@ from .lod import no_sequences
 from .operands import Input, Inputs, Operands, Output, Positive, Unary
 from .registry import Op, define, slope
 from .rules import product
-from .samples import integers, normal, sample
+from .samples import sample
 from .shapes import Sized
 
 
@@ -33,11 +33,8 @@ define(
         "before, after = X[:at], X[at + 1 :]",
     ),
     formula=index_select,
-    samples=(
-        sample({"X": normal(5, 3), "Index": integers(6, high=5)}),
-        sample({"X": normal(2, 4, 3), "Index": integers(3, high=4)}, dim=-2),
-    ),
-    refuses=(sample({"X": normal(5, 3), "Index": integers(6, high=5)}, dim=2),),
+    samples=(sample("X [5 3], Index 0:5 [6]"), sample("X [2 4 3], Index 0:4 [3]", dim=-2)),
+    refuses=(sample("X [5 3], Index 0:5 [6]", dim=2),),
     slope=slope("(x) index d_out", "d_x"),
 )
 
@@ -58,10 +55,7 @@ define(
     IndexSample,
     Sized("X [N C], Index integers [N K] -> Out [N K]"),
     formula=index_sample,
-    samples=(
-        sample({"X": normal(3, 5), "Index": integers(3, 4, high=5)}),
-        sample({"X": normal(2, 1), "Index": integers(2, 3, high=1)}),
-    ),
+    samples=(sample("X [3 5], Index 0:5 [3 4]"), sample("X [2 1], Index 0:1 [2 3]")),
     slope=slope("(x) index d_out", "d_x"),
 )
 
@@ -80,8 +74,6 @@ def multiplex(a: Multiplex) -> f.Results:
     return {"out": chosen}
 
 
-_ROWS = [normal(4, 3), normal(4, 3)]
-
 define(
     "multiplex",
     Multiplex,
@@ -92,8 +84,8 @@ define(
     formula=multiplex,
     lod=no_sequences,
     samples=(
-        sample({"Ids": integers(4, 1, high=2), "X": _ROWS}),
-        sample({"Ids": integers(2, 1, high=3), "X": [normal(2, 2, 2)] * 3}),
+        sample("Ids 0:2 [4 1], X* [4 3] [4 3]"),
+        sample("Ids 0:3 [2 1], X* [2 2 2] [2 2 2] [2 2 2]"),
     ),
     slope=slope("ids (x) d_out", "d_x"),
 )
@@ -130,14 +122,8 @@ define(
     formula=scatter_nd_add,
     in_place={"Out": "X"},
     samples=(
-        sample({"X": normal(3, 4), "Index": integers(5, 2, high=3), "Updates": normal(5)}),
-        sample(
-            {
-                "X": normal(3, 2, 2),
-                "Index": integers(2, 4, 1, high=3),
-                "Updates": normal(2, 4, 2, 2),
-            }
-        ),
+        sample("X [3 4], Index 0:3 [5 2], Updates [5]"),
+        sample("X [3 2 2], Index 0:3 [2 4 1], Updates [2 4 2 2]"),
     ),
     slope=Op(
         "scatter_nd_add_grad",
@@ -169,7 +155,7 @@ define(
     Sized("X integers -> Out", "0 <= shard_id < nshards; shard_id is none of the shards"),
     formula=shard_index,
     samples=(
-        sample({"X": integers(6, 1, high=20)}, index_num=20, nshards=2, shard_id=1),
-        sample({"X": integers(9, high=7)}, index_num=7, nshards=3, shard_id=0, ignore_value=-7),
+        sample("X 0:20 [6 1]", index_num=20, nshards=2, shard_id=1),
+        sample("X 0:7 [9]", index_num=7, nshards=3, shard_id=0, ignore_value=-7),
     ),
 )

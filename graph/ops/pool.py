@@ -9,7 +9,7 @@ from .conv import as_given, check_images, window_paddings
 from .operands import Operands, SlopeOfBoth, Unary
 from .registry import Inference, Specs, define, slope
 from .rules import of_shape
-from .samples import normal, sample
+from .samples import sample
 
 
 def pool_shape(op: Inference) -> Mapping[str, Specs]:
@@ -79,34 +79,28 @@ define(
     Pool2d,
     pool_shape,
     samples=(
-        sample({"X": normal(2, 3, 6, 6)}, ksize=[2, 2], strides=[2, 2]),
-        sample({"X": normal(2, 3, 7, 6)}, ksize=[3, 3], strides=[2, 2], paddings=[1, 1]),
-        sample({"X": normal(2, 2, 7, 6)}, ksize=[3, 2], strides=[2, 2], ceil_mode=True),
-        sample({"X": normal(2, 3, 6, 6)}, ksize=[2, 2], strides=[2, 2], pooling_type="avg"),
-        sample({"X": normal(1, 2, 5, 5)}, ksize=[3, 3], paddings=[1, 1], pooling_type="avg"),
+        sample("X [2 3 6 6]", ksize=[2, 2], strides=[2, 2]),
+        sample("X [2 3 7 6]", ksize=[3, 3], strides=[2, 2], paddings=[1, 1]),
+        sample("X [2 2 7 6]", ksize=[3, 2], strides=[2, 2], ceil_mode=True),
+        sample("X [2 3 6 6]", ksize=[2, 2], strides=[2, 2], pooling_type="avg"),
+        sample("X [1 2 5 5]", ksize=[3, 3], paddings=[1, 1], pooling_type="avg"),
+        sample("X [1 2 5 5]", ksize=[3, 3], paddings=[1, 1], pooling_type="avg", exclusive=False),
+        sample("X [2 3 4 5]", global_pooling=True, pooling_type="avg"),
+        sample("X [2 2 5 4]", ksize=[3, 4], pooling_type="avg", strides=[3, 1]),
+        sample("X [2 3 4 4]", ksize=[2, 2], adaptive=True, pooling_type="avg"),
+        sample("X [2 3 5 7]", ksize=[2, 3], adaptive=True, pooling_type="avg"),
+        sample("X [2 3 5 7]", ksize=[3, 2], adaptive=True),
         sample(
-            {"X": normal(1, 2, 5, 5)},
-            ksize=[3, 3],
-            paddings=[1, 1],
-            pooling_type="avg",
-            exclusive=False,
-        ),
-        sample({"X": normal(2, 3, 4, 5)}, global_pooling=True, pooling_type="avg"),
-        sample({"X": normal(2, 2, 5, 4)}, ksize=[3, 4], pooling_type="avg", strides=[3, 1]),
-        sample({"X": normal(2, 3, 4, 4)}, ksize=[2, 2], adaptive=True, pooling_type="avg"),
-        sample({"X": normal(2, 3, 5, 7)}, ksize=[2, 3], adaptive=True, pooling_type="avg"),
-        sample({"X": normal(2, 3, 5, 7)}, ksize=[3, 2], adaptive=True),
-        sample(
-            {"X": normal(2, 6, 5, 4)},
+            "X [2 6 5 4]",
             ksize=[3, 2],
             strides=[2, 2],
             paddings=[1, 0, 1, 0],
             data_format="NHWC",
             pooling_type="avg",
         ),
-        sample({"X": normal(2, 4, 5, 3)}, ksize=[2, 2], data_format="NHWC", ceil_mode=True),
+        sample("X [2 4 5 3]", ksize=[2, 2], data_format="NHWC", ceil_mode=True),
     ),
-    refuses=(sample({"X": normal(1, 1, 3, 3)}, ksize=[5, 5]),),
+    refuses=(sample("X [1 1 3 3]", ksize=[5, 5]),),
     slope=slope("x out d_out", "d_x"),
 )
 define(
@@ -114,16 +108,16 @@ define(
     Pool3d,
     pool_shape,
     samples=(
-        sample({"X": normal(2, 2, 4, 3, 5)}, ksize=[2, 2, 3], strides=[2, 1, 2]),
+        sample("X [2 2 4 3 5]", ksize=[2, 2, 3], strides=[2, 1, 2]),
         sample(
-            {"X": normal(1, 2, 3, 4, 3)},
+            "X [1 2 3 4 3]",
             ksize=[2, 3, 2],
             strides=[1, 2, 2],
             paddings=[1, 0, 1, 1, 0, 1],
             pooling_type="avg",
         ),
         sample(
-            {"X": normal(1, 2, 3, 4, 4)},
+            "X [1 2 3 4 4]",
             ksize=[2, 2, 2],
             strides=[2, 2, 2],
             paddings=[0, 0, 1],
@@ -131,11 +125,11 @@ define(
             exclusive=False,
             ceil_mode=True,
         ),
-        sample({"X": normal(2, 2, 2, 3, 2)}, global_pooling=True, pooling_type="avg"),
-        sample({"X": normal(1, 2, 3, 4, 5)}, ksize=[2, 2, 3], adaptive=True, pooling_type="avg"),
-        sample({"X": normal(1, 2, 3, 4, 5)}, ksize=[2, 3, 2], adaptive=True),
+        sample("X [2 2 2 3 2]", global_pooling=True, pooling_type="avg"),
+        sample("X [1 2 3 4 5]", ksize=[2, 2, 3], adaptive=True, pooling_type="avg"),
+        sample("X [1 2 3 4 5]", ksize=[2, 3, 2], adaptive=True),
         sample(
-            {"X": normal(2, 3, 4, 3, 2)},
+            "X [2 3 4 3 2]",
             ksize=[2, 2, 2],
             strides=[2, 1, 2],
             padding_algorithm="SAME",
@@ -143,9 +137,9 @@ define(
         ),
     ),
     refuses=(
-        sample({"X": normal(1, 1, 3, 3, 3)}, ksize=[5, 2, 2]),
-        sample({"X": normal(1, 1, 3, 3)}, ksize=[2, 2, 2]),
-        sample({"X": normal(1, 1, 3, 3, 3)}, ksize=[2, 2]),
+        sample("X [1 1 3 3 3]", ksize=[5, 2, 2]),
+        sample("X [1 1 3 3]", ksize=[2, 2, 2]),
+        sample("X [1 1 3 3 3]", ksize=[2, 2]),
     ),
     slope=slope("x out d_out", "d_x"),
 )

@@ -11,7 +11,7 @@ from .operands import Gradient, Input, Operands, Output, Positive, Unary
 from .pool import pooled
 from .registry import Inference, Op, Spec, Specs, define, slope
 from .rules import of_shape, product, same_shape
-from .samples import integers, normal, sample
+from .samples import sample
 
 
 def indexed_shape(op: Inference) -> Mapping[str, Specs]:
@@ -106,19 +106,19 @@ class PyramidGrad(Pyramid, Gradient, reads="x out"): ...
 
 
 _SAMPLES = (
-    sample({"X": normal(2, 3, 6, 4)}, ksize=[2, 2], strides=[2, 2]),
-    sample({"X": normal(1, 2, 5, 6)}, ksize=[3, 2], strides=[1, 2], paddings=[1, 0]),
-    sample({"X": normal(1, 2, 5, 7)}, ksize=[2, 3], adaptive=True),
-    sample({"X": normal(2, 2, 3, 4)}, global_pooling=True),
-    sample({"X": normal(1, 2, 5, 5)}, ksize=[2, 2], strides=[2, 2], ceil_mode=True),
+    sample("X [2 3 6 4]", ksize=[2, 2], strides=[2, 2]),
+    sample("X [1 2 5 6]", ksize=[3, 2], strides=[1, 2], paddings=[1, 0]),
+    sample("X [1 2 5 7]", ksize=[2, 3], adaptive=True),
+    sample("X [2 2 3 4]", global_pooling=True),
+    sample("X [1 2 5 5]", ksize=[2, 2], strides=[2, 2], ceil_mode=True),
 )
 _OF_VOLUMES = (
-    sample({"X": normal(1, 2, 4, 3, 4)}, ksize=[2, 2, 3], strides=[2, 1, 1], paddings=[0, 1, 1]),
-    sample({"X": normal(1, 2, 3, 4, 5)}, ksize=[2, 2, 3], adaptive=True),
+    sample("X [1 2 4 3 4]", ksize=[2, 2, 3], strides=[2, 1, 1], paddings=[0, 1, 1]),
+    sample("X [1 2 3 4 5]", ksize=[2, 2, 3], adaptive=True),
 )
 _REFUSES = (
-    sample({"X": normal(1, 1, 3, 3)}, ksize=[5, 5]),
-    sample({"X": normal(1, 1, 3, 3)}, ksize=[2, 2], paddings=[-1, 0]),
+    sample("X [1 1 3 3]", ksize=[5, 5]),
+    sample("X [1 1 3 3]", ksize=[2, 2], paddings=[-1, 0]),
 )
 
 define(
@@ -142,20 +142,12 @@ define(
     Unpool,
     unpooled_shape,
     samples=(
-        sample(
-            {"X": normal(2, 3, 1, 1), "Indices": integers(2, 3, 1, 1, high=12)},
-            ksize=[3, 4],
-            strides=[2, 2],
-        ),
-        sample(
-            {"X": normal(2, 2, 1, 1), "Indices": integers(2, 2, 1, 1, high=20)},
-            ksize=[3, 3],
-            output_size=[4, 5],
-        ),
+        sample("X [2 3 1 1], Indices 0:12 [2 3 1 1]", ksize=[3, 4], strides=[2, 2]),
+        sample("X [2 2 1 1], Indices 0:20 [2 2 1 1]", ksize=[3, 3], output_size=[4, 5]),
     ),
     refuses=(
-        sample({"X": normal(1, 1, 2, 2), "Indices": integers(1, 1, 2, 3, high=1)}),
-        sample({"X": normal(1, 1, 2, 2), "Indices": normal(1, 1, 2, 2)}),
+        sample("X [1 1 2 2], Indices 0:1 [1 1 2 3]"),
+        sample("X [1 1 2 2], Indices [1 1 2 2]"),
     ),
     slope=Op("unpool_grad", UnpoolGrad, shapes_of=("X", "Out")),
 )
@@ -163,13 +155,8 @@ define(
     "unpool3d",
     Unpool3d,
     unpooled_shape,
-    samples=(
-        sample(
-            {"X": normal(2, 3, 1, 1, 1), "Indices": integers(2, 3, 1, 1, 1, high=12)},
-            ksize=[2, 2, 3],
-        ),
-    ),
-    refuses=(sample({"X": normal(1, 1, 2, 2), "Indices": integers(1, 1, 2, 2, high=1)}),),
+    samples=(sample("X [2 3 1 1 1], Indices 0:12 [2 3 1 1 1]", ksize=[2, 2, 3]),),
+    refuses=(sample("X [1 1 2 2], Indices 0:1 [1 1 2 2]"),),
     slope=slope("(x) indices (out) d_out", "d_x"),
 )
 define(
@@ -177,9 +164,9 @@ define(
     Pyramid,
     pyramid_shape,
     samples=(
-        sample({"X": normal(2, 2, 5, 4)}, pyramid_height=2),
-        sample({"X": normal(2, 2, 7, 6)}, pyramid_height=3, pooling_type="avg"),
+        sample("X [2 2 5 4]", pyramid_height=2),
+        sample("X [2 2 7 6]", pyramid_height=3, pooling_type="avg"),
     ),
-    refuses=(sample({"X": normal(1, 1, 5, 7)}, pyramid_height=3),),
+    refuses=(sample("X [1 1 5 7]", pyramid_height=3),),
     slope=Op("spp_grad", PyramidGrad),
 )

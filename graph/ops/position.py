@@ -8,7 +8,7 @@ from . import formula as f
 from .operands import Input, Offsets, Operands, Output
 from .registry import define, slope
 from .rules import same
-from .samples import normal, offsets, sample
+from .samples import sample
 from .sequence import bounds_of_rows
 from .shapes import Sized, rows_or_padded
 
@@ -42,11 +42,11 @@ define(
     Sized("X -> Out", "X[-1] % 2 == 0; the width must be even", rows_or_padded),
     formula=add_position_encoding,
     samples=(
-        sample({"X": normal(2, 3, 4)}),
-        sample({"X": normal(2, 5, 2)}, alpha=0.5, beta=2.0),
-        sample({"X": normal(5, 4), "X@LOD": [offsets(2, 0, 3)]}, alpha=0.5, beta=2.0),
+        sample("X [2 3 4]"),
+        sample("X [2 5 2]", alpha=0.5, beta=2.0),
+        sample("X [5 4], X@LOD [2 0 3]", alpha=0.5, beta=2.0),
     ),
-    refuses=(sample({"X": normal(2, 4)}),),
+    refuses=(sample("X [2 4]"),),
     slope=slope(
         "d_out",
         "d_x",

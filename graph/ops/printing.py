@@ -7,7 +7,7 @@ from typing import Any
 
 from .operands import Input, Offsets, Operands, Output, named
 from .registry import Grad, define
-from .samples import booleans, integers, normal, offsets, sample
+from .samples import sample
 
 PRINT, PRINT_IF = "print", "print_if"
 
@@ -44,9 +44,9 @@ define(
     grad=Grad(PRINT, {"In": "Out@GRAD"}, {"Out": "In@GRAD"}, attrs=_backward),
     in_place={"Out": "In"},
     samples=(
-        sample({"In": normal(3, 2), "In@LOD": [offsets(2, 1)]}, summarize=3, message="rows"),
-        sample({"In": integers(4, high=9)}, first_n=1, print_phase="BACKWARD"),
-        sample({"In": booleans(2, 2)}, print_tensor_name=False),
+        sample("In [3 2], In@LOD [2 1]", summarize=3, message="rows"),
+        sample("In 0:9 [4]", first_n=1, print_phase="BACKWARD"),
+        sample("In bool [2 2]", print_tensor_name=False),
     ),
 )
 
@@ -55,5 +55,5 @@ define(
     PrintIf,
     lambda op: {"Out": op.spec("In")},
     in_place={"Out": "In"},
-    samples=(sample({"In": normal(2), "Condition": booleans(1)}, message="taken"),),
+    samples=(sample("In [2], Condition bool [1]", message="taken"),),
 )

@@ -9,7 +9,7 @@ import numpy as np
 from . import formula as f
 from .operands import Array, Binary, BinaryGrad, Input, Operands, Output, record_of
 from .registry import Op, define, slope
-from .samples import normal, sample
+from .samples import sample
 from .shapes import Sized
 
 define(
@@ -20,10 +20,7 @@ define(
         "len(X) in (1, 2); X must have 1 or 2 dimensions",
     ),
     formula=lambda a: {"out": (a.x * a.y).sum(-1, keepdims=True)},
-    samples=(
-        sample({"X": normal(4), "Y": normal(4)}),
-        sample({"X": normal(3, 4), "Y": normal(3, 4)}),
-    ),
+    samples=(sample("X [4], Y [4]"), sample("X [3 4], Y [3 4]")),
     slope=Op("dot_grad", BinaryGrad),
 )
 
@@ -33,7 +30,7 @@ define(
     Binary,
     Sized("X [B M K], Y as X [B K N] -> Out [B M N]"),
     formula=lambda a: {"out": a.x @ a.y},
-    samples=(sample({"X": normal(2, 3, 4), "Y": normal(2, 4, 5)}),),
+    samples=(sample("X [2 3 4], Y [2 4 5]"),),
     slope=Op("bmm_grad", BinaryGrad),
 )
 
@@ -47,8 +44,8 @@ define(
     ),
     formula=lambda a: {"out": a.input * a.Beta + (a.x @ a.y) * a.Alpha},
     samples=(
-        sample({"Input": normal(3, 5), "X": normal(3, 4), "Y": normal(4, 5)}),
-        sample({"Input": normal(1, 5), "X": normal(3, 4), "Y": normal(4, 5)}, Alpha=0.5, Beta=-2.0),
+        sample("Input [3 5], X [3 4], Y [4 5]"),
+        sample("Input [1 5], X [3 4], Y [4 5]", Alpha=0.5, Beta=-2.0),
     ),
     slope=slope("(input) x y d_out", "d_input d_x d_y"),
 )
@@ -77,11 +74,7 @@ define(
         "sizes = [n * m for n, m in zip(x, y)]",
     ),
     formula=kron,
-    samples=(
-        sample({"X": normal(2, 3), "Y": normal(4, 2)}),
-        sample({"X": normal(3), "Y": normal(2, 2, 2)}),
-        sample({"X": normal(2, 2, 2), "Y": normal(2)}),
-    ),
+    samples=(sample("X [2 3], Y [4 2]"), sample("X [3], Y [2 2 2]"), sample("X [2 2 2], Y [2]")),
     slope=Op("kron_grad", BinaryGrad),
 )
 
@@ -111,11 +104,8 @@ define(
         "the dimension of the vectors must have 3 elements",
     ),
     formula=lambda a: {"out": vector_product(a.x, a.y, a.dim)},
-    samples=(
-        sample({"X": normal(3, 4), "Y": normal(3, 4)}),
-        sample({"X": normal(3, 2, 3), "Y": normal(3, 2, 3)}, dim=-1),
-    ),
-    refuses=(sample({"X": normal(2, 4), "Y": normal(2, 4)}),),
+    samples=(sample("X [3 4], Y [3 4]"), sample("X [3 2 3], Y [3 2 3]", dim=-1)),
+    refuses=(sample("X [2 4], Y [2 4]"),),
     slope=slope(
         "x y d_out",
         "d_x d_y",
@@ -150,10 +140,8 @@ define(
     Sized("X [N A], Y as X [N B], Weight as X [K A B], Bias [1 K] -> Out [N K]"),
     formula=bilinear_tensor_product,
     samples=(
-        sample({"X": normal(3, 4), "Y": normal(3, 5), "Weight": normal(2, 4, 5)}),
-        sample(
-            {"X": normal(2, 3), "Y": normal(2, 2), "Weight": normal(4, 3, 2), "Bias": normal(1, 4)}
-        ),
+        sample("X [3 4], Y [3 5], Weight [2 4 5]"),
+        sample("X [2 3], Y [2 2], Weight [4 3 2], Bias [1 4]"),
     ),
     slope=slope(
         "x y weight d_out",
@@ -182,7 +170,7 @@ define(
         "K <= M; Y's rows must not exceed X's",
     ),
     formula=conv_shift,
-    samples=(sample({"X": normal(2, 5), "Y": normal(2, 3)}),),
+    samples=(sample("X [2 5], Y [2 3]"),),
     slope=Op("conv_shift_grad", BinaryGrad),
 )
 
@@ -200,6 +188,6 @@ define(
     Binary,
     Sized("X [N C H W], Y as X [N K H W] -> Out [N C K]"),
     formula=fsp,
-    samples=(sample({"X": normal(2, 3, 2, 4), "Y": normal(2, 2, 2, 4)}),),
+    samples=(sample("X [2 3 2 4], Y [2 2 2 4]"),),
     slope=Op("fsp_grad", BinaryGrad),
 )

@@ -22,7 +22,7 @@ from .lod_levels import bounds
 from .operands import Array, Input, Inputs, Offsets, Operands, Output, Outputs, named
 from .registry import Inference, Spec, Specs, define
 from .rules import hold_floats, known_operands, match, merge_dims
-from .samples import normal, offsets, sample, table, uniform
+from .samples import normal, sample, table, uniform
 from .shapes import Sized, counted
 
 _LARGEST = math.log(1000 / 16)  # logarithm of how many times its anchor a region is wide
@@ -163,11 +163,10 @@ def collect_shape(op: Inference) -> Mapping[str, Specs]:
     return {"FpnRois": Spec((count, 4), specs[0].dtype)}
 
 
-_LEVELS = {
-    "MultiLevelRois": [normal(3, 4), normal(4, 4)],
-    "MultiLevelRois@LOD": [offsets(2, 1), offsets(1, 3)],
-    "MultiLevelScores": [uniform(3, 1), uniform(4, 1)],
-}
+_LEVELS = (
+    "MultiLevelRois* [3 4] [4 4], MultiLevelRois@LOD [2 1] [1 3], "
+    "MultiLevelScores* uniform [3 1] [4 1]"
+)
 define(
     "collect_fpn_proposals",
     CollectFpnProposals,
@@ -175,10 +174,10 @@ define(
     lod=computed("lod_collected", "FpnRois", "MultiLevelRois"),
     samples=(sample(_LEVELS, post_nms_topN=5), sample(_LEVELS, post_nms_topN=50)),
     refuses=(
-        sample({**_LEVELS, "MultiLevelScores": [uniform(3, 1)]}, post_nms_topN=5),
-        sample({**_LEVELS, "MultiLevelScores": [uniform(3, 1), uniform(3, 1)]}, post_nms_topN=5),
-        sample({**_LEVELS, "MultiLevelRois@LOD": [offsets(2, 1)]}, post_nms_topN=5),
-        sample({**_LEVELS, "MultiLevelRois@LOD": [offsets(2, 1), offsets(4)]}, post_nms_topN=5),
+        sample(_LEVELS, "MultiLevelScores* uniform [3 1]", post_nms_topN=5),
+        sample(_LEVELS, "MultiLevelScores* uniform [3 1] [3 1]", post_nms_topN=5),
+        sample(_LEVELS, "MultiLevelRois@LOD [2 1]", post_nms_topN=5),
+        sample(_LEVELS, "MultiLevelRois@LOD [2 1] [4]", post_nms_topN=5),
     ),
 )
 define_level(
@@ -253,7 +252,7 @@ def ends_on_map(a: Any) -> Array:
     return before[a.fpn_rois_lod[-1]]
 
 
-_REGIONS = table([[1.0, 2.0, 30.0, 40.0], [0.0, 0.0, 200.0, 300.0], [5.0, 5.0, 9.0, 9.0]])
+_REGIONS = "FpnRois table [1.0 2.0 30.0 40.0; 0.0 0.0 200.0 300.0; 5.0 5.0 9.0 9.0]"
 define(
     "distribute_fpn_proposals",
     DistributeFpnProposals,
@@ -261,9 +260,10 @@ define(
     reads_values=lambda attrs: ("FpnRois",),
     lod=distribute_lod,
     samples=(
-        sample({"FpnRois": _REGIONS, "FpnRois@LOD": [offsets(2, 1)]}),
+        sample(_REGIONS, "FpnRois@LOD [2 1]"),
         sample(
-            {"FpnRois": _REGIONS, "FpnRois@LOD": [offsets(0, 3)]},
+            _REGIONS,
+            "FpnRois@LOD [0 3]",
             min_level=1,
             max_level=3,
             refer_level=2,
@@ -271,14 +271,14 @@ define(
             pixel_offset=False,
         ),
     ),
-    refuses=(sample({"FpnRois": normal(3, 5), "FpnRois@LOD": [offsets(3)]}),),
+    refuses=(sample("FpnRois [3 5], FpnRois@LOD [3]"),),
 )
 define_level(
     "lod_distributed",
     RegionsOfMap,
     ends_on_map,
     count=lambda op: op.sequences("FpnRois"),
-    samples=(sample({"FpnRois": _REGIONS, "FpnRois@LOD": [offsets(2, 1)]}, number=2),),
+    samples=(sample(_REGIONS, "FpnRois@LOD [2 1]", number=2),),
 )
 
 # -- retinanet_detection_output ---------------------------------------------------------------------
@@ -384,9 +384,11 @@ define(
     lod=computed("lod_of_detections", "Out"),
     samples=_DETECTED,
     refuses=(
-        sample({**_PYRAMID, "Scores": [uniform(2, 3, 2), uniform(2, 3, 2)]}),
-        sample({**_PYRAMID, "Anchors": _PYRAMID["Anchors"][:1]}),
-        sample({**_PYRAMID, "ImInfo": table([[40.0, 50.0, 1.0]])}),
+        sample(_PYRAMID, "Scores* uniform [2 3 2] [2 3 2]"),
+        sample(
+            _PYRAMID, "Anchors* table [4.0 3.0 21.0 24.0; 2.5 9.0 33.0 19.0; 5.0 4.0 21.0 25.0]"
+        ),
+        sample(_PYRAMID, "ImInfo table [40.0 50.0 1.0;]"),
     ),
 )
 define_level(

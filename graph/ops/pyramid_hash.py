@@ -13,7 +13,7 @@ from .levels import level_from
 from .lod import no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, Positive, record_of
 from .registry import define, define_block, slope
-from .samples import integers, lengths, normal, offsets, sample
+from .samples import lengths, sample
 from .shapes import Sized, in_sequences, rows_of_result
 
 _LAYERS = "pyramid_layer >= 2; pyramid_layer must be 2 or more"
@@ -106,7 +106,7 @@ class PyramidIds(Operands):
     space_len: Positive = 0
 
 
-_WORDS = {"X": integers(6, 1, high=99), "X@LOD": [offsets(1, 3, 2)]}
+_WORDS = "X 0:99 [6 1], X@LOD [1 3 2]"
 _TERMS = lengths(1, 0, 1, 0, *[0] * 14)
 _SIZES = {"num_emb": 4, "rand_len": 2, "space_len": 9, "pyramid_layer": 3}
 define(
@@ -122,8 +122,8 @@ define(
     ),
     refuses=(
         sample(_WORDS, pyramid_layer=1),
-        sample({**_WORDS, "X": normal(6, 1)}),
-        sample({**_WORDS, "X": integers(6, 2, high=99)}),
+        sample(_WORDS, "X [6 1]"),
+        sample(_WORDS, "X 0:99 [6 2]"),
     ),
 )
 define(
@@ -132,8 +132,8 @@ define(
     lambda op: {"Out": op.spec("X")},
     lod=no_sequences,
     samples=(
-        sample({"X": offsets(1, 3, 2)}, pyramid_layer=3),
-        sample({"X": offsets(1, 3, 2), "Terms": _TERMS}, pyramid_layer=3),
+        sample("X offsets [1 3 2]", pyramid_layer=3),
+        sample("X offsets [1 3 2]", {"Terms": _TERMS}, pyramid_layer=3),
     ),
 )
 define(
@@ -149,8 +149,8 @@ define(
     reads_values=lambda attrs: ("Out@LOD",),
     lod=level_from("lod_of_terms", X="X@LOD", Terms="Terms"),
     samples=(
-        sample({**_WORDS, "Out@LOD": [offsets(1, 3, 1)]}, **_SIZES),
-        sample({**_WORDS, "Terms": _TERMS, "Out@LOD": [offsets(1, 2, 1)]}, **_SIZES),
+        sample(_WORDS, "Out@LOD [1 3 1]", **_SIZES),
+        sample(_WORDS, {"Terms": _TERMS}, "Out@LOD [1 2 1]", **_SIZES),
     ),
-    refuses=(sample({**_WORDS, "Out@LOD": [offsets(1, 3, 1)]}, **{**_SIZES, "rand_len": 3}),),
+    refuses=(sample(_WORDS, "Out@LOD [1 3 1]", **{**_SIZES, "rand_len": 3}),),
 )

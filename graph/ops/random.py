@@ -10,7 +10,7 @@ from .creation import SIZES, Filled, attribute_shape, filled_shape
 from .operands import Gradient, Input, Operands, Output, Unary, named
 from .registry import Grad, Op, define, in_steps
 from .rules import same
-from .samples import lengths, normal, sample
+from .samples import sample
 from .shapes import Sized
 
 
@@ -31,7 +31,7 @@ define(
     numbers=dict.fromkeys(SIZES, "shape"),
     random=True,
     samples=(sample(shape=[40, 50], min=-2.0, max=3.0, seed=7),),
-    in_steps=in_steps((sample({"ShapeTensor": lengths(40, 50)}, min=-2.0, max=3.0, seed=7),)),
+    in_steps=in_steps((sample("ShapeTensor lengths [40 50]", min=-2.0, max=3.0, seed=7),)),
 )
 
 
@@ -50,9 +50,7 @@ define(
     numbers=dict.fromkeys(SIZES, "shape"),
     random=True,
     samples=(sample(shape=[40, 50], mean=1.0, std=2.0, seed=7),),
-    in_steps=in_steps(
-        (sample({"ShapeTensorList": [lengths(40), lengths(50)]}, mean=1.0, std=2.0, seed=7),)
-    ),
+    in_steps=in_steps((sample("ShapeTensorList* lengths [40] [50]", mean=1.0, std=2.0, seed=7),)),
 )
 
 
@@ -113,9 +111,9 @@ define(
     random=True,
     by_place=lambda attrs: not attrs["is_test"],
     samples=(
-        sample({"X": normal(40, 50)}, dropout_prob=0.3, seed=5),
-        sample({"X": normal(4, 5)}, is_test=True, dropout_prob=0.3),
-        sample({"X": normal(4, 5)}, dropout_implementation="upscale_in_train", seed=5),
+        sample("X [40 50]", dropout_prob=0.3, seed=5),
+        sample("X [4 5]", is_test=True, dropout_prob=0.3),
+        sample("X [4 5]", dropout_implementation="upscale_in_train", seed=5),
     ),
     slope=Op(
         "dropout_grad",

@@ -23,7 +23,7 @@ from .operands import (
 )
 from .registry import Inference, Op, Spec, Specs, define, in_steps, slope
 from .rules import of_shape
-from .samples import booleans, integers, lengths, normal, sample
+from .samples import sample
 from .shapes import Sized, one_element
 
 define(
@@ -42,7 +42,7 @@ define(
     "fill_zeros_like2",
     record_of("x", "out", dtype=int(VarType.FP32)),
     lambda op: {"Out": Spec(op.shape("X"), VarType(op.attr("dtype")))},
-    samples=(sample({"X": normal(2, 3)}, dtype=int(VarType.INT32)), sample({"X": normal(2)})),
+    samples=(sample("X [2 3]", dtype=int(VarType.INT32)), sample("X [2]")),
 )
 
 
@@ -52,7 +52,7 @@ define(
     Sized("Input -> Out int64 [1]"),
     formula=lambda a: {"out": f.table([a.input.size], np.int64)},
     shapes_of=("Input",),
-    samples=(sample({"Input": normal(2, 3)}),),
+    samples=(sample("Input [2 3]"),),
 )
 # What chooses a branch; its one element may be known only when a step is bound
 define(
@@ -64,8 +64,8 @@ define(
         "layers.reduce_any), or choose element by element (layers.where)",
     ),
     formula=lambda a: {"out": a.x.reshape((1,))},
-    samples=(sample({"X": booleans(1, 1)}),),
-    refuses=(sample({"X": booleans(2, 1)}),),
+    samples=(sample("X bool [1 1]"),),
+    refuses=(sample("X bool [2 1]"),),
 )
 define(
     "is_empty",
@@ -73,7 +73,7 @@ define(
     Sized("X -> Out bool [1]"),
     formula=lambda a: {"out": f.table([not a.x.size])},
     shapes_of=("X",),
-    samples=(sample({"X": normal(2, 3)}), sample({"X": normal(2, 0)})),
+    samples=(sample("X [2 3]"), sample("X [2 0]")),
 )
 
 
@@ -98,10 +98,7 @@ define(
     Sized("Start, Stop as Start -> Out as Start [num]", one_element("Start", "Stop")),
     formula=linspace,
     numbers={"Num": "num"},
-    samples=(
-        sample({"Start": normal(1), "Stop": normal(1)}, num=5),
-        sample({"Start": normal(1), "Stop": normal(1)}, num=1),
-    ),
+    samples=(sample("Start [1], Stop [1]", num=5), sample("Start [1], Stop [1]", num=1)),
 )
 
 
@@ -164,10 +161,10 @@ define(
     refuses=(sample(start=1.0, end=4.0, step=-1.0), sample(start=1.0, end=1.0)),
     in_steps=in_steps(
         samples=(
-            sample({"Start": lengths(1), "End": lengths(6), "Step": lengths(2)}),
-            sample({"Start": lengths(3), "End": lengths(-1), "Step": lengths(-1)}),
+            sample("Start lengths [1], End lengths [6], Step lengths [2]"),
+            sample("Start lengths [3], End lengths [-1], Step lengths [-1]"),
         ),
-        refuses=(sample({"Start": lengths(3), "End": lengths(3), "Step": lengths(1)}),),
+        refuses=(sample("Start lengths [3], End lengths [3], Step lengths [1]"),),
     ),
 )
 
@@ -192,10 +189,7 @@ define(
         "number, sizes = len(X), [x[0] for x in X]",
     ),
     formula=meshgrid,
-    samples=(
-        sample({"X": [normal(2), normal(3)]}),
-        sample({"X": [normal(2), normal(1), normal(4)]}),
-    ),
+    samples=(sample("X* [2] [3]"), sample("X* [2] [1] [4]")),
     slope=slope("(x) d_out", "d_x"),
 )
 
@@ -225,14 +219,11 @@ define(
     expand_as_shape,
     lod=no_sequences,
     shapes_of=("target_tensor",),
-    samples=(
-        sample({"X": normal(2, 3), "target_tensor": normal(4, 3)}),
-        sample({"X": normal(2, 1), "target_tensor": normal(2, 5)}),
-    ),
+    samples=(sample("X [2 3], target_tensor [4 3]"), sample("X [2 1], target_tensor [2 5]")),
     refuses=(
-        sample({"X": normal(2, 3), "target_tensor": normal(3, 3)}),
-        sample({"X": normal(2, 3), "target_tensor": normal(2, 3, 1)}),
-        sample({"X": normal(0, 3), "target_tensor": normal(2, 3)}),
+        sample("X [2 3], target_tensor [3 3]"),
+        sample("X [2 3], target_tensor [2 3 1]"),
+        sample("X [0 3], target_tensor [2 3]"),
     ),
     slope=Op("expand_as_grad", ExpandAsGrad, shapes_of=("X", "target_tensor")),
 )
@@ -251,10 +242,7 @@ define(
     "allclose",
     Allclose,
     Sized("Input [...], Other as Input [...] -> Out bool [1]"),
-    samples=(
-        sample({"Input": normal(3, 4), "Other": normal(3, 4)}, atol=9.0),
-        sample({"Input": normal(3, 4), "Other": normal(3, 4)}),
-    ),
+    samples=(sample("Input [3 4], Other [3 4]", atol=9.0), sample("Input [3 4], Other [3 4]")),
 )
 
 
@@ -270,8 +258,8 @@ define(
     EqualReduce,
     Sized("X -> Out bool [1]"),
     samples=(
-        sample({"X": integers(2, high=1), "Y": integers(2, high=1)}),
-        sample({"X": booleans(9), "Y": booleans(9)}),
-        sample({"X": integers(2, high=1), "Y": integers(3, high=1)}),
+        sample("X 0:1 [2], Y 0:1 [2]"),
+        sample("X bool [9], Y bool [9]"),
+        sample("X 0:1 [2], Y 0:1 [3]"),
     ),
 )

@@ -8,7 +8,7 @@ from . import formula as f
 from .lod import no_sequences
 from .operands import Input, Operands, Output, Positive
 from .registry import define, slope
-from .samples import normal, sample, table
+from .samples import sample
 from .shapes import Sized
 
 
@@ -39,8 +39,7 @@ def rank_attention(a: RankAttention) -> f.Results:
     return {"out": met.reshape(rows, count**2 * width) @ a.rank_param}
 
 
-_RANKS = [[1, 1, 0, 2, 1], [2, 1, 0, 2, 1], [0, 1, 2, 0, 0], [1, 2, 3, 2, 0]]
-_RANKED = {"X": normal(4, 3), "RankOffset": table(_RANKS), "RankParam": normal(12, 5)}
+_RANKED = "X [4 3], RankOffset table [1 1 0 2 1; 2 1 0 2 1; 0 1 2 0 0; 1 2 3 2 0], RankParam [12 5]"
 define(
     "rank_attention",
     RankAttention,

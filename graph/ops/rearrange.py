@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .operands import Input, Operands, Outputs, Positive, Unary
 from .registry import Grad, define, slope
-from .samples import normal, sample
+from .samples import sample
 from .shapes import Sized, names_dimensions
 
 
@@ -22,9 +22,9 @@ define(
         "axes = {front(axis, X) for axis in dims}",
         "len(axes) == len(dims); dims names a dimension twice",
     ),
-    grad=Grad("flip", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}),
-    samples=(sample({"X": normal(3, 4)}, dims=[0]), sample({"X": normal(2, 3, 4)}, dims=[-1, 0])),
-    refuses=(sample({"X": normal(3, 4)}, dims=[2]),),
+    grad=Grad.swap("flip"),
+    samples=(sample("X [3 4]", dims=[0]), sample("X [2 3 4]", dims=[-1, 0])),
+    refuses=(sample("X [3 4]", dims=[2]),),
 )
 
 
@@ -42,10 +42,10 @@ define(
         "len(shifts) == (len(dims) or 1); shifts do not fit dims",
     ),
     samples=(
-        sample({"X": normal(3, 4)}, shifts=[1], dims=[0]),
-        sample({"X": normal(2, 3, 5)}, shifts=[-7, 1], dims=[-1, 1]),
+        sample("X [3 4]", shifts=[1], dims=[0]),
+        sample("X [2 3 5]", shifts=[-7, 1], dims=[-1, 1]),
     ),
-    refuses=(sample({"X": normal(3, 4)}, shifts=[1], dims=[2]),),
+    refuses=(sample("X [3 4]", shifts=[1], dims=[2]),),
     slope=slope("(x) d_out", "d_x"),
 )
 
@@ -67,8 +67,8 @@ define(
         "rest = X[:at] + X[at + 1 :] or (1,)",
     ),
     grad=Grad("stack", {"X": "Out@GRAD"}, {"Y": "X@GRAD"}),
-    samples=(sample({"X": normal(2, 3)}, axis=1), sample({"X": normal(3, 2, 2)}, axis=-2)),
-    refuses=(sample({"X": normal(2, 3)}, axis=2),),
+    samples=(sample("X [2 3]", axis=1), sample("X [3 2 2]", axis=-2)),
+    refuses=(sample("X [2 3]", axis=2),),
 )
 
 
@@ -82,8 +82,8 @@ define(
     Sized(  # Shi et al., CVPR 2016
         "X [N C H W] -> Out [N C/(upscale_factor*upscale_factor) H*upscale_factor W*upscale_factor]"
     ),
-    samples=(sample({"X": normal(2, 8, 2, 3)}, upscale_factor=2),),
-    refuses=(sample({"X": normal(2, 6, 2, 3)}, upscale_factor=2),),
+    samples=(sample("X [2 8 2 3]", upscale_factor=2),),
+    refuses=(sample("X [2 6 2 3]", upscale_factor=2),),
     slope=slope(
         "d_out",
         "d_x",
@@ -107,8 +107,8 @@ define(
         "blocksize > 1",
         "C % (blocksize * blocksize) == 0; channels do not divide by the square of blocksize",
     ),
-    samples=(sample({"X": normal(2, 8, 2, 4)}, blocksize=2),),
-    refuses=(sample({"X": normal(2, 8, 3, 4)}, blocksize=2),),
+    samples=(sample("X [2 8 2 4]", blocksize=2),),
+    refuses=(sample("X [2 8 3 4]", blocksize=2),),
     slope=slope("(x) d_out", "d_x"),
 )
 
@@ -124,7 +124,7 @@ define(
     "shuffle_channel",
     ShuffleChannel,
     Sized("X [N C H W] -> Out", _GROUPS),
-    samples=(sample({"X": normal(2, 6, 2, 3)}, group=2),),
+    samples=(sample("X [2 6 2 3]", group=2),),
     slope=slope("d_out", "d_x", shape=Sized("Out@GRAD [N C H W] -> X@GRAD", _GROUPS)),
 )
 
@@ -142,9 +142,6 @@ define(
     "temporal_shift",
     TemporalShift,
     Sized("X [N C H W] -> Out", *_FRAMES),
-    samples=(
-        sample({"X": normal(6, 5, 2, 1)}, seg_num=3, shift_ratio=0.3),
-        sample({"X": normal(2, 3, 1, 2)}, seg_num=1),
-    ),
+    samples=(sample("X [6 5 2 1]", seg_num=3, shift_ratio=0.3), sample("X [2 3 1 2]", seg_num=1)),
     slope=slope("d_out", "d_x", shape=Sized("Out@GRAD [N C H W] -> X@GRAD", *_FRAMES)),
 )

@@ -9,7 +9,7 @@ from .gates import ACTIVATIONS
 from .lod import no_sequences
 from .operands import Input, Operands, Output, named
 from .registry import Op, define, slope
-from .samples import normal, sample
+from .samples import sample
 from .shapes import Sized
 
 _sigmoid = ACTIVATIONS["sigmoid"]
@@ -37,10 +37,7 @@ define(
     Sized("X [N 4*D], C_prev [N D] -> C as C_prev, H as C_prev"),
     lod=no_sequences,
     formula=lstm_unit,
-    samples=(
-        sample({"X": normal(3, 8), "C_prev": normal(3, 2)}),
-        sample({"X": normal(2, 4), "C_prev": normal(2, 1)}, forget_bias=1.0),
-    ),
+    samples=(sample("X [3 8], C_prev [3 2]"), sample("X [2 4], C_prev [2 1]", forget_bias=1.0)),
     slope=slope("x c_prev c d_c d_h", "d_x d_c_prev"),
 )
 
@@ -122,7 +119,7 @@ def gru_unit_grad(a: GruUnitGrad) -> f.Results:
     }
 
 
-_GRU = {"Input": normal(3, 6), "HiddenPrev": normal(3, 2), "Weight": normal(2, 6)}
+_GRU = "Input [3 6], HiddenPrev [3 2], Weight [2 6]"
 
 define(
     "gru_unit",
@@ -134,7 +131,7 @@ define(
     lod=no_sequences,
     formula=gru_unit,
     samples=(
-        sample({**_GRU, "Bias": normal(1, 6)}),
+        sample(_GRU, "Bias [1 6]"),
         sample(_GRU, activation=3, gate_activation=1, origin_mode=True),
     ),
     slope=Op("gru_unit_grad", GruUnitGrad, formula=gru_unit_grad, shapes_of=("Input", "Bias")),

@@ -12,7 +12,7 @@ from .expr import Expr
 from .operands import Array, Inputs, Operands, Output, SlopeOfBoth, SlopeOfX, Unary, record_of
 from .registry import Grad, Inference, Op, ShapeRule, Shapes, Spec, Specs, define
 from .rules import normal_axis, product, same
-from .samples import Draw, booleans, normal, sample, uniform
+from .samples import Draw, sample
 from .shapes import Sized, names_dimensions, one_element
 
 scalar_like = Sized("X floats -> Out [1]")
@@ -28,7 +28,7 @@ define(
     Unary,
     scalar_like,
     linear=("X",),
-    samples=(sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
+    samples=(sample("X [3 4]"), sample("X [5]")),
     slope=Op(
         "mean_grad",
         SlopeOfX,
@@ -51,11 +51,9 @@ define(
     "sum",
     Sum,
     Sized("X as X [...] -> Out [...]"),
-    grad=Grad(
-        "scale", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}, attrs=lambda a: {"scale": 1.0}, each="X"
-    ),
+    grad=Grad.swap("scale", attrs=lambda a: {"scale": 1.0}, each="X"),
     in_place={"Out": "X"},
-    samples=(sample({"X": [normal(3, 4), normal(3, 4), normal(3, 4)]}), sample({"X": [normal(5)]})),
+    samples=(sample("X* [3 4] [3 4] [3 4]"), sample("X* [5]")),
 )
 
 
@@ -111,17 +109,14 @@ def extreme_shape(op: Inference) -> Mapping[str, Specs]:
 
 
 _SAMPLES = (
-    sample({"X": normal(3, 4)}, dim=[0]),
-    sample({"X": normal(2, 3, 4)}, dim=[1, -1], keep_dim=True),
-    sample({"X": normal(2, 3)}, reduce_all=True),
-    sample({"X": normal(2, 3, 4)}, dim=[0, 2]),
-    sample({"X": normal(300, 4)}, dim=[0]),  # many short rows
-    sample({"X": normal(40, 30, 3)}, dim=[0, 2], keep_dim=True),
+    sample("X [3 4]", dim=[0]),
+    sample("X [2 3 4]", dim=[1, -1], keep_dim=True),
+    sample("X [2 3]", reduce_all=True),
+    sample("X [2 3 4]", dim=[0, 2]),
+    sample("X [300 4]", dim=[0]),  # many short rows
+    sample("X [40 30 3]", dim=[0, 2], keep_dim=True),
 )
-_POSITIVE = (
-    sample({"X": uniform(3, 4, low=0.5, high=2.0)}, dim=[1]),
-    sample({"X": uniform(3, 2, low=0.5, high=2.0)}, reduce_all=True),
-)
+_POSITIVE = (sample("X 0.5:2.0 [3 4]", dim=[1]), sample("X 0.5:2.0 [3 2]", reduce_all=True))
 
 
 def axes_of(rank: int, dim: Any, reduce_all: bool) -> tuple[int, ...]:
@@ -163,7 +158,7 @@ def _define(
         Reduce,
         shape,
         samples=samples,
-        refuses=(sample({"X": normal(3, 4)}, dim=[2]), *refuses),
+        refuses=(sample("X [3 4]", dim=[2]), *refuses),
         linear=linear,
         slope=Op(
             f"{name}_grad",
@@ -179,7 +174,7 @@ def _define(
 _define("reduce_sum", ReduceGrad, lambda d_out: e.copy(d_out), _SAMPLES, ("X",))
 _define("reduce_mean", ReduceGrad, lambda d_out, *, share: d_out * share, _SAMPLES, ("X",))
 for _name in ("reduce_max", "reduce_min"):
-    _of_none = sample({"X": normal(3, 0)}, dim=[1])
+    _of_none = sample("X [3 0]", dim=[1])
     _define(_name, ReduceGradOfOut, _of_extreme, _SAMPLES, shape=extreme_shape, refuses=(_of_none,))
 # As Paddle computes it; undefined where an element is 0
 _define("reduce_prod", ReduceGradOfOut, lambda x, out, d_out: out / x * d_out, _POSITIVE)
@@ -197,11 +192,11 @@ for _name in ("reduce_all", "reduce_any"):
         Reduce,
         logic_shape,
         samples=(
-            sample({"X": booleans(3, 4)}, dim=[0]),
-            sample({"X": booleans(3, 2)}, dim=[-1], keep_dim=True),
-            sample({"X": booleans(2, 2)}, reduce_all=True),
+            sample("X bool [3 4]", dim=[0]),
+            sample("X bool [3 2]", dim=[-1], keep_dim=True),
+            sample("X bool [2 2]", reduce_all=True),
         ),
-        refuses=(sample({"X": normal(3, 4)}), sample({"X": booleans(3, 4)}, dim=[2])),
+        refuses=(sample("X [3 4]"), sample("X bool [3 4]", dim=[2])),
     )
 
 for _name in ("isfinite", "isnan", "isinf"):
@@ -209,7 +204,7 @@ for _name in ("isfinite", "isnan", "isinf"):
         _name,
         Unary,
         Sized("X -> Out bool [1]"),
-        samples=(sample({"X": normal(3, 4)}), sample({"X": Draw((3, 4), "special")})),
+        samples=(sample("X [3 4]"), sample({"X": Draw((3, 4), "special")})),
     )
 
 
@@ -223,19 +218,14 @@ define(
     "cumsum",
     Cumsum,
     Sized("X -> Out", names_dimensions("axis")),
-    grad=Grad(
-        "cumsum",
-        {"X": "Out@GRAD"},
-        {"Out": "X@GRAD"},
-        attrs=lambda a: {**a, "reverse": not a["reverse"]},
-    ),
+    grad=Grad.swap("cumsum", attrs=lambda a: {**a, "reverse": not a["reverse"]}),
     samples=(
-        sample({"X": normal(3, 4)}),
-        sample({"X": normal(3, 4)}, axis=0, exclusive=True),
-        sample({"X": normal(3, 4)}, reverse=True),
-        sample({"X": normal(2, 3, 2)}, axis=1, reverse=True, exclusive=True),
+        sample("X [3 4]"),
+        sample("X [3 4]", axis=0, exclusive=True),
+        sample("X [3 4]", reverse=True),
+        sample("X [2 3 2]", axis=1, reverse=True, exclusive=True),
     ),
-    refuses=(sample({"X": normal(3, 4)}, axis=2),),
+    refuses=(sample("X [3 4]", axis=2),),
 )
 
 
@@ -243,7 +233,7 @@ define(
     "squared_l2_norm",
     Unary,
     scalar_like,
-    samples=(sample({"X": normal(3, 4)}),),
+    samples=(sample("X [3 4]"),),
     slope=Op(
         "squared_l2_norm_grad", SlopeOfX, scalar=lambda x, d_out: x * d_out * 2, aligned=_one_beside
     ),
@@ -261,8 +251,5 @@ define(
     record_of("x", "out", max_norm=1.0),
     same("X"),
     formula=lambda a: {"out": a.x * clipping(a.x, a.max_norm)},
-    samples=(
-        sample({"X": normal(3, 4)}, max_norm=0.5),
-        sample({"X": normal(2, 2)}, max_norm=100.0),
-    ),
+    samples=(sample("X [3 4]", max_norm=0.5), sample("X [2 2]", max_norm=100.0)),
 )

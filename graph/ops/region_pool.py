@@ -10,7 +10,7 @@ from __future__ import annotations
 from .lod import no_sequences
 from .operands import Input, Offsets, Operands, Output, Positive, named
 from .registry import Inference, Op, define
-from .samples import Draw, normal, offsets, sample, table
+from .samples import sample
 from .shapes import Sized
 
 
@@ -86,13 +86,9 @@ _POOLED = Sized(
     "-> Out [R C pooled_height pooled_width], Argmax int64 [R C pooled_height pooled_width]",
     _check_sequences,
 )
-_ROIS = table([[1.0, 0.5, 4.2, 3.1], [0.3, 1.2, 9.7, 6.4], [2.1, 2.6, 3.3, 7.8]])
-_AT = {"ROIs": _ROIS, "ROIs@LOD": [offsets(2, 1)]}
-_BY_SLOT = {"ROIs": _ROIS, "RoisLod": table([0, 1, 3])}
-
-
-def _x(channels: int = 2) -> dict[str, Draw]:
-    return {"X": normal(2, channels, 6, 8)}
+_ROIS = "ROIs table [1.0 0.5 4.2 3.1; 0.3 1.2 9.7 6.4; 2.1 2.6 3.3 7.8]"
+_AT = f"{_ROIS}, ROIs@LOD [2 1]"
+_BY_SLOT = f"{_ROIS}, RoisLod table [0 1 3]"
 
 
 _BINS = {"pooled_height": 2, "pooled_width": 3}
@@ -102,8 +98,8 @@ define(
     _POOLED,
     lod=no_sequences,
     samples=(
-        sample({**_x(), **_AT}, **_BINS),
-        sample({**_x(), **_BY_SLOT}, **_BINS, spatial_scale=0.5),
+        sample("X [2 2 6 8]", _AT, **_BINS),
+        sample("X [2 2 6 8]", _BY_SLOT, **_BINS, spatial_scale=0.5),
     ),
     slope=Op("roi_pool_grad", RoiPoolGrad, shapes_of=("X",)),
 )
@@ -113,9 +109,9 @@ define(
     _POOLED,
     lod=no_sequences,
     samples=(
-        sample({**_x(), **_AT}, **_BINS),
-        sample({**_x(), **_BY_SLOT}, **_BINS, spatial_scale=0.7, sampling_ratio=2),
-        sample({**_x(), **_AT}, **_BINS, spatial_scale=0.3, aligned=True),
+        sample("X [2 2 6 8]", _AT, **_BINS),
+        sample("X [2 2 6 8]", _BY_SLOT, **_BINS, spatial_scale=0.7, sampling_ratio=2),
+        sample("X [2 2 6 8]", _AT, **_BINS, spatial_scale=0.3, aligned=True),
     ),
     slope=Op("roi_align_grad", RoiAlignGrad, shapes_of=("X",)),
 )
@@ -129,8 +125,8 @@ define(
     ),
     lod=no_sequences,
     samples=(
-        sample({**_x(12), **_AT}, **_BINS, output_channels=2),
-        sample({**_x(6), **_AT}, **_BINS, spatial_scale=0.5),
+        sample("X [2 12 6 8]", _AT, **_BINS, output_channels=2),
+        sample("X [2 6 6 8]", _AT, **_BINS, spatial_scale=0.5),
     ),
     slope=Op("psroi_pool_grad", PsroiPoolGrad, shapes_of=("X",)),
 )
@@ -140,8 +136,8 @@ define(
     _POOLED,
     lod=no_sequences,
     samples=(
-        sample({**_x(), **_AT}, **_BINS),
-        sample({**_x(), "ROIs": _ROIS, "BatchRoINums": table([1, 2])}, **_BINS, spatial_scale=0.7),
+        sample("X [2 2 6 8]", _AT, **_BINS),
+        sample("X [2 2 6 8]", _ROIS, "BatchRoINums table [1 2]", **_BINS, spatial_scale=0.7),
     ),
     slope=Op("prroi_pool_grad", PrroiPoolGrad, shapes_of=("Out",)),
 )

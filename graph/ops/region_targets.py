@@ -19,7 +19,7 @@ from .lod_levels import bounds, parts
 from .operands import Array, Input, Offsets, Operands, Output, Positive
 from .registry import define
 from .rules import check_classes
-from .samples import offsets, sample, table
+from .samples import sample
 from .shapes import Sized, counted
 
 _SAME = 1e-5  # shares that differ by less are the same
@@ -156,23 +156,14 @@ def _numbers_of(targets: AnchorTargets) -> dict[str, int]:
     return {"F": len(targets.places), "B": len(targets.scores)}
 
 
-_OBJECTS = {
-    "GtBoxes": table([[3.0, 2.0, 18.0, 20.0], [12.0, 6.0, 30.0, 28.0], [1.0, 1.0, 9.0, 9.0]]),
-    "GtBoxes@LOD": [offsets(2, 1)],
-    "IsCrowd": table([[0], [0], [0]]),
-    "ImInfo": table([[40.0, 50.0, 1.0], [30.0, 60.0, 2.0]]),
-}
-_ANCHORS = {
-    **_OBJECTS,
-    "Anchor": table(
-        [
-            [2.0, 3.0, 19.0, 21.0],
-            [11.0, 7.0, 29.0, 26.0],
-            [0.0, 0.0, 17.0, 17.0],
-            [-9.0, 2.0, 9.0, 9.0],
-        ]
-    ),
-}
+_OBJECTS = (
+    "GtBoxes table [3.0 2.0 18.0 20.0; 12.0 6.0 30.0 28.0; 1.0 1.0 9.0 9.0], GtBoxes@LOD [2 1], "
+    "IsCrowd table [0; 0; 0], ImInfo table [40.0 50.0 1.0; 30.0 60.0 2.0]"
+)
+_ANCHORS = (
+    f"{_OBJECTS}, Anchor table [2.0 3.0 19.0 21.0; 11.0 7.0 29.0 26.0; 0.0 0.0 17.0 17.0; "
+    "-9.0 2.0 9.0 9.0]"
+)
 define(
     "rpn_target_assign",
     RpnTargetAssign,
@@ -234,7 +225,7 @@ def class_targets(a: Any) -> tuple[AnchorTargets, Array]:
     return AnchorTargets(*whole), counts
 
 
-_CLASSES = {**_ANCHORS, "GtLabels": table([[1], [3], [2]])}
+_CLASSES = f"{_ANCHORS}, GtLabels table [1; 3; 2]"
 define(
     "retinanet_target_assign",
     RetinanetTargetAssign,
@@ -323,19 +314,10 @@ def region_targets(a: Any, choose: Choose = first) -> list[RegionTargets]:
 _TARGETS = ("Rois", "LabelsInt32", "BboxTargets", "BboxInsideWeights", "BboxOutsideWeights")
 
 
-_CANDIDATES = {
-    **_OBJECTS,
-    "RpnRois": table(
-        [
-            [2.0, 3.0, 19.0, 21.0],
-            [11.0, 7.0, 29.0, 26.0],
-            [0.0, 0.0, 17.0, 17.0],
-            [9.0, 2.0, 20.0, 9.0],
-        ]
-    ),
-    "RpnRois@LOD": [offsets(3, 1)],
-    "GtClasses": table([[1], [2], [2]]),
-}
+_CANDIDATES = (
+    f"{_OBJECTS}, RpnRois table [2.0 3.0 19.0 21.0; 11.0 7.0 29.0 26.0; 0.0 0.0 17.0 17.0; "
+    "9.0 2.0 20.0 9.0], RpnRois@LOD [3 1], GtClasses table [1; 2; 2]"
+)
 _FEW = {"class_nums": 3, "use_random": False}
 _REGIONS = (
     sample(_CANDIDATES, **_FEW),
@@ -360,7 +342,7 @@ define(
     lod=computed("lod_of_regions", " ".join(_TARGETS), "RpnRois GtBoxes"),
     random=True,
     samples=_REGIONS,
-    refuses=(sample({**_CANDIDATES, "GtClasses": table([[1], [2], [99]])}, **_FEW),),
+    refuses=(sample(_CANDIDATES, "GtClasses table [1; 2; 99]", **_FEW),),
 )
 define_level(
     "lod_of_regions",

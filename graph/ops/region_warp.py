@@ -15,7 +15,7 @@ from . import formula as f
 from .lod import no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, Positive, named
 from .registry import define, slope
-from .samples import normal, offsets, sample, table, uniform
+from .samples import offsets, sample, table
 from .shapes import Sized, numbers
 
 _NEAR = 1e-4  # numbers that differ by less are equal, of those that a perspective makes
@@ -45,7 +45,7 @@ def deformable_region_pool(a: DeformableRegionPool) -> f.Results:
     Halves of pixels are the edges of images: points outside do not count, others are moved onto pixels.
     """
     n, _, height, width = a.input.shape
-    regions, per_bin = a.rois.shape[0], a.sample_per_part
+    regions = a.rois.shape[0]
     classes = 1 if a.no_trans else a.trans.shape[1] // 2
     groups, each = a.group_size, a.output_dim // classes
     image = f.checked(
@@ -53,24 +53,10 @@ def deformable_region_pool(a: DeformableRegionPool) -> f.Results:
         n,
         f.outside("deformable_psroi_pooling", n, "the image of a sequence of ROIs", "images"),
     )
-    corners = f.floor(f.absolute(a.rois) + 0.5) * f.sign(a.rois)  # halves go away from zero
-    places, bins = [], (a.pooled_height, a.pooled_width)
-    for k in range(2):  # rows, columns
-        start = corners[:, 1 - k] * a.spatial_scale - 0.5
-        size = f.maximum((corners[:, 3 - k] + 1) * a.spatial_scale - 0.5 - start, 0.1)
-        size = size.reshape(-1, 1, 1, 1)
-        number = np.indices(bins)[k].reshape(1, *bins)
-        begin = start.reshape(-1, 1, 1, 1) + f.table(number, a.rois.dtype) * (size * (1 / bins[k]))
-        if not a.no_trans:
-            begin = begin + _moves(a, classes, 1 - k) * size
-        begin = begin.reshape(*begin.shape, 1, 1)
-        step = (size * (1 / bins[k] / per_bin)).reshape(-1, 1, 1, 1, 1, 1)
-        within = np.arange(per_bin).reshape((-1, 1) if k == 0 else (1, -1))
-        point = begin + f.table(within, a.rois.dtype) * step
-        places.append(f.broadcast(point, (regions, classes, *bins, per_bin, per_bin)))
-    (row, column), sizes = places, (height, width)
+    bins, sizes = (a.pooled_height, a.pooled_width), (height, width)
+    row, column = _points(a, classes)
     inside = (row >= -0.5) & (row <= height - 0.5) & (column >= -0.5) & (column <= width - 0.5)
-    points = [_onto(place, size) for place, size in zip(places, sizes, strict=True)]
+    points = [_onto(row, height), _onto(column, width)]
     wanted = classes * each * groups[0] * groups[1]
     x = (
         a.input[:, :wanted]
@@ -96,6 +82,26 @@ def deformable_region_pool(a: DeformableRegionPool) -> f.Results:
         "output": mean.transpose(0, 1, 4, 2, 3).reshape(shape),
         "top_count": every.reshape(shape),
     }
+
+
+def _points(a: DeformableRegionPool, classes: int) -> list[Array]:
+    """Return rows and columns of the points in bins, in pixels: [R, classes, bins, bins, points, points]."""
+    corners = f.floor(f.absolute(a.rois) + 0.5) * f.sign(a.rois)  # halves go away from zero
+    places, bins, per_bin = [], (a.pooled_height, a.pooled_width), a.sample_per_part
+    for k in range(2):  # rows, columns
+        start = corners[:, 1 - k] * a.spatial_scale - 0.5
+        size = f.maximum((corners[:, 3 - k] + 1) * a.spatial_scale - 0.5 - start, 0.1)
+        size = size.reshape(-1, 1, 1, 1)
+        number = np.indices(bins)[k].reshape(1, *bins)
+        begin = start.reshape(-1, 1, 1, 1) + f.table(number, a.rois.dtype) * (size * (1 / bins[k]))
+        if not a.no_trans:
+            begin = begin + _moves(a, classes, 1 - k) * size
+        begin = begin.reshape(*begin.shape, 1, 1)
+        step = (size * (1 / bins[k] / per_bin)).reshape(-1, 1, 1, 1, 1, 1)
+        within = np.arange(per_bin).reshape((-1, 1) if k == 0 else (1, -1))
+        point = begin + f.table(within, a.rois.dtype) * step
+        places.append(f.broadcast(point, (a.rois.shape[0], classes, *bins, per_bin, per_bin)))
+    return places
 
 
 def _moves(a: DeformableRegionPool, classes: int, k: int) -> Array:
@@ -136,10 +142,10 @@ def _sides(point: Array, low: Array, size: int) -> list[tuple[Array, Array]]:
     return [(low.astype(np.int64), 1 - share), (high.astype(np.int64), share)]
 
 
-_ROIS = table([[1.0, 0.5, 4.2, 3.1], [0.3, 1.2, 9.7, 6.4], [2.1, 2.6, 3.3, 7.8]])
-_AT = {"ROIs": _ROIS, "ROIs@LOD": [offsets(2, 1)]}
+_ROIS = "ROIs table [1.0 0.5 4.2 3.1; 0.3 1.2 9.7 6.4; 2.1 2.6 3.3 7.8]"
+_AT = f"{_ROIS}, ROIs@LOD [2 1]"
 _BINS = {"pooled_height": 2, "pooled_width": 3, "sample_per_part": 2}
-_MOVES = uniform(3, 4, 2, 3, low=-0.9, high=0.9)
+_MOVES = "Trans -0.9:0.9 [3 4 2 3]"
 
 define(
     "deformable_psroi_pooling",
@@ -159,14 +165,11 @@ define(
     formula=deformable_region_pool,
     lod=no_sequences,
     samples=(
+        sample("Input [2 4 6 8]", _AT, _MOVES, **_BINS, output_dim=4, part_size=[2, 3]),
         sample(
-            {"Input": normal(2, 4, 6, 8), **_AT, "Trans": _MOVES},
-            **_BINS,
-            output_dim=4,
-            part_size=[2, 3],
-        ),
-        sample(
-            {"Input": normal(2, 12, 6, 8), **_AT, "Trans": uniform(3, 2, 1, 2, low=-1.0, high=1.0)},
+            "Input [2 12 6 8]",
+            _AT,
+            "Trans -1.0:1.0 [3 2 1 2]",
             **_BINS,
             output_dim=2,
             group_size=[2, 3],
@@ -174,12 +177,7 @@ define(
             spatial_scale=0.7,
             trans_std=0.3,
         ),
-        sample(
-            {"Input": normal(2, 2, 6, 8), **_AT, "Trans": _MOVES},
-            **_BINS,
-            output_dim=2,
-            no_trans=True,
-        ),
+        sample("Input [2 2 6 8]", _AT, _MOVES, **_BINS, output_dim=2, no_trans=True),
     ),
     slope=slope("input rois rois_at trans top_count d_output", "d_input d_trans"),
 )
@@ -334,8 +332,8 @@ define(
     formula=region_perspective,
     lod=no_sequences,
     samples=(
-        sample({"X": normal(2, 3, 6, 8), **_CORNERS}, **_UPRIGHT),
-        sample({"X": normal(2, 1, 6, 8), **_CORNERS}, **_UPRIGHT, spatial_scale=0.7),
+        sample("X [2 3 6 8]", _CORNERS, **_UPRIGHT),
+        sample("X [2 1 6 8]", _CORNERS, **_UPRIGHT, spatial_scale=0.7),
     ),
     slope=slope("(x) rois rois_at d_out", "d_x"),
 )

@@ -6,7 +6,7 @@ expression where one fits, and samples that the conformance suite runs. Kernels 
 ``executor/kernels``::
 
     define(
-        "dot", Dot, dot_shape, formula=dot, samples=(sample({"X": normal(4), "Y": normal(4)}),),
+        "dot", Dot, dot_shape, formula=dot, samples=(sample("X [4], Y [4]"),),
         slope=Op("dot_grad", DotGrad),  # or slope("x y d_out", "d_x d_y"), whose record follows from the op's
     )
 """
@@ -237,6 +237,15 @@ class Grad:
         """
         reads, writes = (tuple(s.name for s in side) for side in (op.input_slots, op.output_slots))
         return cls(op.type, reads, writes, keep_attrs=bool(op.attrs))
+
+    @classmethod
+    def swap(cls, type: str, *operands: str, **settings: Any) -> Grad:
+        """Return the relation to an op whose X is Out@GRAD and whose Out is X@GRAD; ``operands`` are the same.
+
+        ``settings``: more of its fields.
+        """
+        reads = {"X": "Out@GRAD", **{slot: slot for slot in operands}}
+        return cls(type, reads, {"Out": "X@GRAD"}, **settings)
 
     def reads(self) -> Mapping[str, str]:
         """Return the gradient op's input slots and the forward names they are filled with."""

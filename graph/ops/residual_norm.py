@@ -6,7 +6,7 @@ from . import formula as f
 from .norm import LayerNorm, LayerNormGrad, layer_norm, layer_norm_grad, layer_norm_shape
 from .operands import Input, Output
 from .registry import define
-from .samples import normal, sample, uniform
+from .samples import sample
 from .shapes import Sized
 
 ADD_NORM, NORM_GRAD_ADD = "add_layer_norm", "layer_norm_grad_add"
@@ -36,10 +36,9 @@ def _layer_norm_grad_add(a: LayerNormGradAdd) -> f.Results:
     return {**results, "d_x": results["d_x"] + a.addend}
 
 
-_ROWS, _LONE = normal(4, 6), normal(6)
-_PARAMETERS = {"Scale": _LONE, "Bias": _LONE}
-_STATISTICS = {"Mean": normal(4), "Variance": uniform(4, low=0.5, high=2.0)}
-_SLOPES = {"X": _ROWS, "Y@GRAD": _ROWS, "Addend": _ROWS, **_STATISTICS}
+_PARAMETERS = "Scale [6], Bias [6]"
+_STATISTICS = "Mean [4], Variance 0.5:2.0 [4]"
+_SLOPES = f"X [4 6], Y@GRAD [4 6], Addend [4 6], {_STATISTICS}"
 
 define(
     ADD_NORM,
@@ -47,8 +46,8 @@ define(
     layer_norm_shape.extended("Z as X [...] -> Out as X"),
     formula=_add_layer_norm,
     samples=(
-        sample({"X": _ROWS, "Z": _ROWS, **_PARAMETERS}),
-        sample({"X": normal(2, 3, 4), "Z": normal(2, 3, 4)}, begin_norm_axis=2),
+        sample("X [4 6], Z [4 6]", _PARAMETERS),
+        sample("X [2 3 4], Z [2 3 4]", begin_norm_axis=2),
     ),
 )
 define(
@@ -59,5 +58,5 @@ define(
         "-> X@GRAD as X, Scale@GRAD as Scale, Bias@GRAD as Bias"
     ),
     formula=_layer_norm_grad_add,
-    samples=(sample({**_SLOPES, **_PARAMETERS}), sample(_SLOPES)),
+    samples=(sample(_SLOPES, _PARAMETERS), sample(_SLOPES)),
 )

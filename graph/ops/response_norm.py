@@ -5,7 +5,7 @@ from __future__ import annotations
 from . import formula as f
 from .operands import Array, Gradient, Input, Operands, Output, Positive
 from .registry import Op, define
-from .samples import normal, sample
+from .samples import sample
 from .shapes import Sized
 
 
@@ -58,8 +58,8 @@ define(
     Sized("X [N C H W] -> Out as X, MidOut as X", "n % 2 == 1; n must be odd"),
     formula=lrn,
     samples=(
-        sample({"X": normal(2, 6, 2, 2)}, alpha=0.5),
-        sample({"X": normal(2, 2, 2, 4)}, n=3, beta=0.5, k=1.0, alpha=0.1, data_format="NHWC"),
+        sample("X [2 6 2 2]", alpha=0.5),
+        sample("X [2 2 2 4]", n=3, beta=0.5, k=1.0, alpha=0.1, data_format="NHWC"),
     ),
     slope=Op("lrn_grad", LrnGrad, formula=lrn_grad),
 )

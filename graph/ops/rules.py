@@ -89,19 +89,25 @@ def match(
             fits = fits and merged is not None
             sizes[word] = number if merged is None else merged
         if not fits:
-            names = [w for w in dict.fromkeys(words) if re.search("[a-zA-Z]", w) and w[0] != "*"]
-            names = [name for name in names if sizes.get(name, -1) >= 0]
-            values = ", ".join(f"{name} = {sizes[name]}" for name in names)
-            where = f", where {values}" if names else ""
-            shown = [str(sizes[w]) if w.startswith(("...", "*")) else w for w in spread]
-            kind = "be a vector " if len(spread) == 1 != len(shape) else "be "
-            kind = "have one number in a row: " if spread[1:] == ["1"] else kind
-            rank = len(spread)
-            more = f": {rank} dimensions" if kind == "be " and rank != len(shape) else ""
-            op.fail(f"{slot} must {kind}[{', '.join(shown)}]{where}{more}")
+            op.fail(f"{slot} must {_described(words, spread, len(shape), sizes)}")
     for word in several - {"..."}:
         sizes[word[1:]] = tuple(sizes[each] for each in spread_words([word], sizes))
     return sizes
+
+
+def _described(
+    words: Sequence[str], spread: Sequence[str], rank: int, sizes: Mapping[str, Any]
+) -> str:
+    """Return what a shape of ``rank`` dimensions does not fit, for errors: words, and the sizes they have."""
+    names = [w for w in dict.fromkeys(words) if re.search("[a-zA-Z]", w) and w[0] != "*"]
+    known = ", ".join(f"{name} = {sizes[name]}" for name in names if sizes.get(name, -1) >= 0)
+    shown = [str(sizes[w]) if w.startswith(("...", "*")) else w for w in spread]
+    text = f"[{', '.join(shown)}]{f', where {known}' if known else ''}"
+    if spread[1:] == ["1"]:
+        return f"have one number in a row: {text}"
+    if len(spread) == 1 != rank:
+        return f"be a vector {text}"
+    return f"be {text}" if len(spread) == rank else f"be {text}: {len(spread)} dimensions"
 
 
 def spread_words(words: Sequence[str], sizes: Mapping[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ from .lod import no_sequences
 from .operands import Array, Input, Operands, Output, Positive
 from .registry import Op, define
 from .rules import of_shape
-from .samples import distribution, integers, normal, sample, uniform
+from .samples import sample
 from .shapes import Sized
 
 UNIFORM, LOG_UNIFORM, CUSTOM = range(3)
@@ -132,14 +132,9 @@ def drawn_share(a: NceGrad | NceRows, labels: Array, dtype: Any) -> Array:
     return f.log1p(1 / (labels.astype(dtype) + 1)) / math.log(a.num_total_classes)
 
 
-_X = {"Input": normal(4, 3), "Label": integers(4, 1, high=6), "Weight": normal(6, 3)}
+_X = "Input [4 3], Label 0:6 [4 1], Weight [6 3]"
 _FIXED = {"num_total_classes": 6, "num_neg_samples": 3, "custom_neg_classes": [0, 2, 2]}
-_SCORES = {
-    "Input": normal(4, 3),
-    "SampleLogits": uniform(4, 5, low=0.1),
-    "SampleLabels": integers(4, 5, high=6),
-    "Cost@GRAD": normal(4, 1),
-}
+_SCORES = "Input [4 3], SampleLogits 0.1:1.0 [4 5], SampleLabels 0:6 [4 5], Cost@GRAD [4 1]"
 _SHARES = {"num_total_classes": 6, "num_neg_samples": 3, "height": 6}
 define(
     "nce",
@@ -160,13 +155,9 @@ define(
     random=True,
     by_place=lambda attrs: not attrs["custom_neg_classes"],
     samples=(
-        sample({**_X, "Bias": normal(6, 1)}, **_FIXED),
-        sample({**_X, "SampleWeight": uniform(4, 1)}, sampler=LOG_UNIFORM, **_FIXED),
-        sample(
-            {**_X, "Label": integers(4, 2, high=6), "CustomDistProbs": distribution(6)},
-            sampler=CUSTOM,
-            **_FIXED,
-        ),
+        sample(_X, "Bias [6 1]", **_FIXED),
+        sample(_X, "SampleWeight uniform [4 1]", sampler=LOG_UNIFORM, **_FIXED),
+        sample(_X, "Label 0:6 [4 2], CustomDistProbs distribution [6]", sampler=CUSTOM, **_FIXED),
     ),
     slope=Op("nce_grad", NceGrad, formula=nce_gradient),
 )
@@ -182,9 +173,9 @@ define(
     formula=nce_rows,
     lod=no_sequences,
     samples=(
-        sample({**_SCORES, "SampleWeight": uniform(4, 1)}, **_SHARES),
+        sample(_SCORES, "SampleWeight uniform [4 1]", **_SHARES),
         sample(_SCORES, sampler=LOG_UNIFORM, **_SHARES),
-        sample({**_SCORES, "CustomDistProbs": distribution(6)}, sampler=CUSTOM, **_SHARES),
+        sample(_SCORES, "CustomDistProbs distribution [6]", sampler=CUSTOM, **_SHARES),
     ),
 )
 
@@ -221,12 +212,10 @@ def sample_logits_gradient(a: SampleLogitsGrad) -> f.Results:
     return {"d_logits": d.reshape(rows, classes)}
 
 
-_GIVEN = {
-    "Logits": normal(3, 6),
-    "Labels": integers(3, 1, high=6),
-    "CustomizedSamples": integers(3, 4, high=6),
-    "CustomizedProbabilities": uniform(3, 4, low=0.1),
-}
+_GIVEN = (
+    "Logits [3 6], Labels 0:6 [3 1], CustomizedSamples 0:6 [3 4], "
+    "CustomizedProbabilities 0.1:1.0 [3 4]"
+)
 define(
     "sample_logits",
     SampleLogits,
@@ -245,7 +234,7 @@ define(
     random=True,
     samples=(
         sample(_GIVEN, use_customized_samples=True, num_samples=3),
-        sample({"Logits": normal(3, 6), "Labels": integers(3, 2, high=6)}, num_samples=4),
+        sample("Logits [3 6], Labels 0:6 [3 2]", num_samples=4),
     ),
     slope=Op(
         "sample_logits_grad",

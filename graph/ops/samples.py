@@ -1,9 +1,20 @@
-"""Example operands that a declaration brings along for the conformance suite."""
+"""Example operands that a declaration brings along for the conformance suite.
+
+A text tells slots and sizes, as a line of a shape rule does (``shapes.py``)::
+
+    sample("X [3 4], Label 0:5 [3 1], Rate 0.1:2.0 [1], Terms* [3] [4], X@LOD [2 1]", axis=1)
+
+Elements are normal, or as the word before the sizes says: ``0:5`` are integers below 5, ``0.1:2.0`` floats in
+between; a word of ``_KINDS`` names a function of this module. ``table [1 2; 3 4]`` are these numbers, in rows
+if there is a semicolon. A slot that takes any number of variables has a star; of ``@LOD`` brackets hold the
+lengths of sequences, a level each.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -111,14 +122,66 @@ def booleans(*shape: int) -> Draw:
     return Draw(shape, "bool")
 
 
+# Words before sizes -> how elements are drawn
+_KINDS: Mapping[str, Callable[..., Draw]] = {
+    "": normal,
+    "bool": booleans,
+    "definite": definite,
+    "distribution": distribution,
+    "lengths": lengths,
+    "offsets": offsets,
+    "single": single,
+    "uniform": uniform,
+}
+
+
+def _drawn(kind: str, sizes: str) -> Draw:
+    """Return what a word and the sizes behind it stand for."""
+    if kind == "table":
+        number = float if "." in sizes else int
+        rows = [[number(n) for n in row.split()] for row in sizes.split(";") if row.strip()]
+        return table(rows if ";" in sizes else rows[0])
+    shape = tuple(map(int, sizes.split()))
+    low, colon, high = kind.partition(":")
+    if not colon:
+        return _KINDS[kind](*shape)
+    if "." in kind:
+        return uniform(*shape, low=float(low), high=float(high))
+    return integers(*shape, low=int(low), high=int(high))
+
+
+def draws(text: str) -> dict[str, Any]:
+    """Return operands by slot from a text (see above)."""
+    operands: dict[str, Any] = {}
+    for operand in text.split(", "):
+        head, *brackets = operand.removesuffix("]").split(" [")
+        slot, _, kind = head.partition(" ")
+        levels = slot.endswith("@LOD")
+        several = [_drawn("offsets" if levels else kind, b.rstrip("]")) for b in brackets]
+        operands[slot.rstrip("*")] = several if levels or slot.endswith("*") else several[0]
+    return operands
+
+
 @dataclass(frozen=True)
 class Sample:
-    """One call to try: operands by slot (a list where the slot takes several) and attributes."""
+    """One call to try: operands, as texts or by slot (a list where it takes several), and attributes.
 
-    inputs: Mapping[str, Any]
+    Of operands of one slot the last counts.
+    """
+
+    operands: tuple[str | Mapping[str, Any], ...]
     attrs: Mapping[str, Any]
 
+    # Processes import all samples and use none of them.
+    @cached_property
+    def inputs(self) -> Mapping[str, Any]:
+        """The operands by slot."""
+        inputs: dict[str, Any] = {}
+        for part in self.operands:
+            inputs |= draws(part) if isinstance(part, str) else part
+        return inputs
 
-def sample(inputs: Mapping[str, Any] | None = None, /, **attrs: Any) -> Sample:
-    """Return a sample: ``sample({"X": normal(3, 4)}, axis=1)``."""
-    return Sample(inputs or {}, attrs)
+
+def sample(*operands: str | Mapping[str, Any], **attrs: Any) -> Sample:
+    """Return a sample: ``sample("X [3 4]", axis=1)``, ``sample(_OPERANDS, "Y [4]")``."""
+    return Sample(operands, attrs)

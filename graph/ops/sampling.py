@@ -14,7 +14,7 @@ from . import formula as f
 from .norm import CHANNELS
 from .operands import Array, Input, Operands, Output, named
 from .registry import define, slope
-from .samples import normal, sample, uniform
+from .samples import sample
 from .shapes import Sized
 
 
@@ -33,7 +33,7 @@ def affine_channel(a: AffineChannel) -> f.Results:
     return {"out": a.x * a.scale.reshape(spread) + a.bias.reshape(spread)}
 
 
-_CHANNELS = {"Scale": normal(3), "Bias": normal(3)}
+_CHANNELS = "Scale [3], Bias [3]"
 
 define(
     "affine_channel",
@@ -45,9 +45,9 @@ define(
     ),
     formula=affine_channel,
     samples=(
-        sample({"X": normal(2, 3, 4, 2), **_CHANNELS}, data_layout="NCHW"),
-        sample({"X": normal(2, 4, 2, 3), **_CHANNELS}, data_layout="NHWC"),
-        sample({"X": normal(4, 3), **_CHANNELS}),
+        sample("X [2 3 4 2]", _CHANNELS, data_layout="NCHW"),
+        sample("X [2 4 2 3]", _CHANNELS, data_layout="NHWC"),
+        sample("X [4 3]", _CHANNELS),
     ),
     slope=slope(
         "x scale d_out",
@@ -96,8 +96,8 @@ define(
     numbers={"OutputShape": "output_shape"},
     formula=affine_grid,
     samples=(
-        sample({"Theta": normal(2, 2, 3)}, output_shape=[2, 3, 4, 3]),
-        sample({"Theta": normal(2, 2, 3)}, output_shape=[2, 3, 2, 5], align_corners=False),
+        sample("Theta [2 2 3]", output_shape=[2, 3, 4, 3]),
+        sample("Theta [2 2 3]", output_shape=[2, 3, 2, 5], align_corners=False),
     ),
     slope=slope(
         "output_shape_tensor d_output",
@@ -169,7 +169,7 @@ def neighbours(place: Array, size: int, mode: str = "bilinear") -> list[tuple[Ar
     return pairs
 
 
-_GRID = uniform(2, 3, 2, 2, low=-1.3, high=1.3)
+_GRID = "Grid -1.3:1.3 [2 3 2 2]"
 
 define(
     "grid_sampler",
@@ -182,13 +182,11 @@ define(
     ),
     formula=grid_sampler,
     samples=(
-        sample({"X": normal(2, 3, 4, 5), "Grid": _GRID}),
-        sample(
-            {"X": normal(2, 3, 4, 5), "Grid": _GRID}, align_corners=False, padding_mode="border"
-        ),
-        sample({"X": normal(2, 3, 4, 5), "Grid": _GRID}, padding_mode="reflection"),
-        sample({"X": normal(2, 3, 4, 5), "Grid": _GRID}, align_corners=False, mode="nearest"),
+        sample("X [2 3 4 5]", _GRID),
+        sample("X [2 3 4 5]", _GRID, align_corners=False, padding_mode="border"),
+        sample("X [2 3 4 5]", _GRID, padding_mode="reflection"),
+        sample("X [2 3 4 5]", _GRID, align_corners=False, mode="nearest"),
     ),
-    refuses=(sample({"X": normal(2, 3, 0, 5), "Grid": _GRID}),),
+    refuses=(sample("X [2 3 0 5]", _GRID),),
     slope=slope("x grid d_output", "d_x d_grid"),
 )

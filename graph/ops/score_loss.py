@@ -14,7 +14,7 @@ from . import formula as f
 from .loss import FUSED, Labels, check_labels
 from .operands import Input, Operands, Output
 from .registry import Inference, Op, Spec, Specs, define
-from .samples import integers, normal, sample
+from .samples import sample
 
 SCORE_LOSS = "cross_entropy_of_scores"
 
@@ -62,15 +62,12 @@ define(
     score_loss_shape,
     formula=_loss,
     samples=(
-        sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}),
-        sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}, ignore_index=1),
-        sample({"Logits": normal(2, 3, 8), "Label": integers(2, 3, 1, high=8)}, wide=True),
-        sample({"Logits": normal(4, 5), "Label": integers(4, high=5)}),
+        sample("Logits [4 5], Label 0:5 [4 1]"),
+        sample("Logits [4 5], Label 0:5 [4 1]", ignore_index=1),
+        sample("Logits [2 3 8], Label 0:8 [2 3 1]", wide=True),
+        sample("Logits [4 5], Label 0:5 [4]"),
     ),
-    refuses=(
-        sample({"Logits": normal(4, 5), "Label": integers(3, high=5)}),
-        sample({"Logits": normal(4, 5), "Label": normal(4, 1)}),
-    ),
+    refuses=(sample("Logits [4 5], Label 0:5 [3]"), sample("Logits [4 5], Label [4 1]")),
     slope=Op(
         f"{SCORE_LOSS}_grad", ScoreLossGrad, formula=_slope, in_place={"Logits@GRAD": "Logits"}
     ),

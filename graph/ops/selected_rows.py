@@ -10,23 +10,26 @@ In a program all gradients are dense, so Paddle's two ops on rows, the first her
 
 from __future__ import annotations
 
+from functools import partial
+
 from . import formula as f
 from .collective import GATHER_ROWS, SPREAD_ROWS
 from .lod import no_sequences
 from .operands import Input, Inputs, Offsets, Operands, Output, Positive, record_of
 from .registry import define
 from .rules import same
-from .samples import integers, lengths, normal, offsets, sample
+from .samples import sample
 from .shapes import Sized, counted
 
+_define = partial(define, lod=no_sequences)  # rows of a table are no rows of sequences
+
 for _op_type in ("merge_selected_rows", "get_tensor_from_selected_rows"):
-    define(
+    _define(
         _op_type,
         record_of("x", "out"),
         same(),
         formula=lambda a: {"out": a.x},
-        lod=no_sequences,
-        samples=(sample({"X": normal(4, 3)}),),
+        samples=(sample("X [4 3]"),),
     )
 
 
@@ -53,7 +56,7 @@ def embedding_rows(a: EmbeddingRows) -> f.Results:
     return {"rows": a.ids.reshape(-1).astype("int64"), "values": values}
 
 
-define(
+_define(
     "embedding_rows",
     EmbeddingRows,
     Sized(
@@ -63,20 +66,10 @@ define(
     formula=embedding_rows,
     views={"Rows": "Ids", "Values": "Out@GRAD"},
     keeps_order=lambda attrs, slots: attrs["padding_idx"] == -1 and "Ids@LOD" not in slots,
-    lod=no_sequences,
     samples=(
-        sample({"Ids": integers(4, 1, high=7), "Out@GRAD": normal(4, 3)}, height=7),
-        sample(
-            {"Ids": integers(2, 5, high=7), "Out@GRAD": normal(2, 5, 3)}, height=7, padding_idx=-2
-        ),
-        sample(
-            {
-                "Ids": integers(5, 1, high=7),
-                "Ids@LOD": [offsets(2, 0, 3)],
-                "Out@GRAD": normal(3, 4),
-            },
-            height=7,
-        ),
+        sample("Ids 0:7 [4 1], Out@GRAD [4 3]", height=7),
+        sample("Ids 0:7 [2 5], Out@GRAD [2 5 3]", height=7, padding_idx=-2),
+        sample("Ids 0:7 [5 1], Ids@LOD [2 0 3], Out@GRAD [3 4]", height=7),
     ),
 )
 
@@ -89,12 +82,11 @@ class MergeRows(Operands):
     height: int = 0
 
 
-define(
+_define(
     "merge_rows",
     MergeRows,
     lambda op: {"OutRows": op.spec("Rows"), "OutValues": op.spec("Values")},
-    lod=no_sequences,
-    samples=(sample({"Rows": integers(6, high=4), "Values": normal(6, 3)}, height=4),),
+    samples=(sample("Rows 0:4 [6], Values [6 3]", height=4),),
 )
 
 
@@ -104,12 +96,11 @@ class TakeRows(Operands):
     out: Output
 
 
-_ROWS = {"Table": normal(7, 3), "Rows": lengths(0, 2, 5)}
-define(
+_ROWS = "Table [7 3], Rows lengths [0 2 5]"
+_define(
     "take_rows",
     TakeRows,
     Sized("Table [rows D], Rows [...] -> Out [... D]"),
-    lod=no_sequences,
     samples=(sample(_ROWS),),
 )
 
@@ -121,13 +112,12 @@ class PutRows(Operands):
     out: Output
 
 
-define(
+_define(
     "put_rows",
     PutRows,
     Sized("Table [rows ...], Values [taken ...] -> Out as Table"),
     in_place={"Out": "Table"},
-    lod=no_sequences,
-    samples=(sample({**_ROWS, "Values": normal(3, 3)}),),
+    samples=(sample(_ROWS, "Values [3 3]"),),
 )
 
 
@@ -143,13 +133,12 @@ def dense_rows(a: DenseRows) -> f.Results:
     return {"out": f.row_sums(f.minimum(a.rows, a.height - 1), a.values, a.height)}
 
 
-define(
+_define(
     "dense_rows",
     DenseRows,
     Sized("Values [rows D], Rows integers [rows] -> Out [height D]"),
     formula=dense_rows,
-    lod=no_sequences,
-    samples=(sample({"Rows": integers(6, high=4), "Values": normal(6, 3)}, height=5),),
+    samples=(sample("Rows 0:4 [6], Values [6 3]", height=5),),
 )
 
 
@@ -173,12 +162,11 @@ class RowsCollective(Operands):
 
 
 for _op_type in (GATHER_ROWS, SPREAD_ROWS):
-    define(
+    _define(
         _op_type,
         RowsCollective,
         Sized(  # the rows of all ranks: Counts has how many each brings, by number of the gradient
             "Rows [own], Values [own D] -> OutRows [rows], OutValues as Values [rows D]",
             counted(RowsCollective, lambda a: {"rows": int(a.counts[a.number].sum())}, "counts"),
         ),
-        lod=no_sequences,
     )

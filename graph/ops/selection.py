@@ -14,7 +14,7 @@ from .lod import no_sequences
 from .operands import Input, Operands, Output, named
 from .registry import Inference, Spec, Specs, define
 from .rules import known_operands, of_shape, product
-from .samples import booleans, integers, normal, sample
+from .samples import sample
 from .shapes import Sized, counted
 
 
@@ -34,9 +34,9 @@ define(
     ),
     lod=no_sequences,
     samples=(
-        sample({"Condition": booleans(3, 4)}),
-        sample({"Condition": integers(7, high=2)}),
-        sample({"Condition": normal(2, 2, 2)}),
+        sample("Condition bool [3 4]"),
+        sample("Condition 0:2 [7]"),
+        sample("Condition [2 2 2]"),
     ),
 )
 
@@ -124,14 +124,11 @@ define(
     reads_values=lambda attrs: ("X",),
     lod=no_sequences,
     samples=(
-        sample({"X": integers(7, high=4)}),
-        sample({"X": integers(7, high=4)}, is_sorted=True, dtype=int(VarType.INT64)),
-        sample({"X": integers(6, 2, high=2)}, is_sorted=True, axis=[0]),
+        sample("X 0:4 [7]"),
+        sample("X 0:4 [7]", is_sorted=True, dtype=int(VarType.INT64)),
+        sample("X 0:2 [6 2]", is_sorted=True, axis=[0]),
     ),
-    refuses=(
-        sample({"X": integers(3, 2, high=2)}),
-        sample({"X": integers(7, high=4)}, dtype=int(VarType.FP32)),
-    ),
+    refuses=(sample("X 0:2 [3 2]"), sample("X 0:4 [7]", dtype=int(VarType.FP32))),
 )
 define(
     "unique_with_counts",
@@ -139,6 +136,6 @@ define(
     unique_shape,
     reads_values=lambda attrs: ("X",),
     lod=no_sequences,
-    samples=(sample({"X": integers(7, high=4)}),),
-    refuses=(sample({"X": integers(3, 2, high=2)}),),
+    samples=(sample("X 0:4 [7]"),),
+    refuses=(sample("X 0:2 [3 2]"),),
 )

@@ -20,7 +20,7 @@ from .lod import Lods, like, no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, named, record_of
 from .registry import Elements, Grad, Inference, Op, Spec, Specs, define, in_steps, slope
 from .rules import of_shape, one_level
-from .samples import integers, lengths, normal, offsets, sample
+from .samples import sample
 from .shapes import Sized, in_sequences
 
 POOLS = ("AVERAGE", "SUM", "SQRT", "MAX", "LAST", "FIRST")
@@ -82,7 +82,6 @@ def sequence_pool(a: SequencePool) -> f.Results:
     return {"out": f.where(filled, pooled, a.pad_value).reshape(shape), "max_index": index}
 
 
-_LENGTHS, _EMPTY = offsets(2, 0, 3), offsets(0, 0)
 define(
     "sequence_pool",
     SequencePool,
@@ -93,15 +92,9 @@ define(
     formula=sequence_pool,
     lod=lambda op: {"Out": op.of("X")[:-1]},
     samples=(
-        *(
-            sample({"X": normal(5, 3), "X@LOD": [_LENGTHS]}, pooltype=kind, pad_value=-9.0)
-            for kind in POOLS
-        ),
-        *(
-            sample({"X": normal(0, 3), "X@LOD": [_EMPTY]}, pooltype=kind, pad_value=-9.0)
-            for kind in POOLS
-        ),
-        sample({"X": normal(6, 2, 2), "X@LOD": [offsets(1, 2), offsets(2, 3, 1)]}),
+        *(sample("X [5 3], X@LOD [2 0 3]", pooltype=kind, pad_value=-9.0) for kind in POOLS),
+        *(sample("X [0 3], X@LOD [0 0]", pooltype=kind, pad_value=-9.0) for kind in POOLS),
+        sample("X [6 2 2], X@LOD [1 2] [2 3 1]"),
     ),
     slope=Op("sequence_pool_grad", SequencePoolGrad, shapes_of=("X",)),
 )
@@ -146,9 +139,9 @@ define(
     Sized("X [N 1?] -> Out as X", lambda op: {"sequences": op.sequences("X")}),
     formula=sequence_softmax,
     samples=(
-        sample({"X": normal(5, 1), "X@LOD": [_LENGTHS]}),
-        sample({"X": normal(0, 1), "X@LOD": [_EMPTY]}),
-        sample({"X": normal(6), "X@LOD": [offsets(1, 2), offsets(2, 3, 1)]}),
+        sample("X [5 1], X@LOD [2 0 3]"),
+        sample("X [0 1], X@LOD [0 0]"),
+        sample("X [6], X@LOD [1 2] [2 3 1]"),
     ),
     slope=Op(
         "sequence_softmax_grad",
@@ -223,7 +216,6 @@ def sequence_expand(a: SequenceExpand) -> f.Results:
     return {"out": f.take(a.x, f.take(a.x_lod[-1], source) + position)}
 
 
-_SHORT, _LONG = offsets(1, 2), offsets(2, 0, 1)
 define(
     "sequence_expand",
     SequenceExpand,
@@ -234,21 +226,14 @@ define(
     formula=sequence_expand,
     shapes_of=("Y",),
     samples=(
-        sample({"X": normal(3, 2), "Y": normal(3, 1), "Y@LOD": [_LONG]}),
+        sample("X [3 2], Y [3 1], Y@LOD [2 0 1]"),
         sample(
-            {
-                "X": normal(4, 2),
-                "Y": normal(8, 1),
-                "X@LOD": [offsets(2, 2)],
-                "Y@LOD": [offsets(2, 2), offsets(3, 3, 1, 1)],
-                "Out@LOD": [offsets(2, 2, 2, 2)],
-            },
-            ref_level=0,
+            "X [4 2], Y [8 1], X@LOD [2 2], Y@LOD [2 2] [3 3 1 1], Out@LOD [2 2 2 2]", ref_level=0
         ),
     ),
     refuses=(
-        sample({"X": normal(4, 2), "Y": normal(3, 1), "Y@LOD": [_LONG]}),
-        sample({"X": normal(3, 2), "Y": normal(3, 1), "Y@LOD": [_LONG]}, ref_level=1),
+        sample("X [4 2], Y [3 1], Y@LOD [2 0 1]"),
+        sample("X [3 2], Y [3 1], Y@LOD [2 0 1]", ref_level=1),
     ),
     slope=Op("sequence_expand_grad", SequenceExpandGrad, shapes_of=("X", "Y")),
 )
@@ -265,7 +250,7 @@ define(
     lod=like("Y", "Out"),
     formula=lambda a: {"out": f.take(a.x, f.sequence_of(a.y_lod[-1], a.y.shape[0], "Y"))},
     shapes_of=("Y",),
-    samples=(sample({"X": normal(3, 2), "Y": normal(5, 1), "Y@LOD": [_LENGTHS]}),),
+    samples=(sample("X [3 2], Y [5 1], Y@LOD [2 0 3]"),),
     slope=slope("(x) (y) d_out y_lod", "d_x"),
 )
 
@@ -292,8 +277,8 @@ define(
     Sized("X -> Y as X", in_sequences("X")),
     formula=sequence_reverse,
     grad=Grad("sequence_reverse", {"X": "Y@GRAD"}, {"Y": "X@GRAD"}),
-    samples=(sample({"X": normal(5, 2), "X@LOD": [_LENGTHS]}),),
-    refuses=(sample({"X": normal(6, 2), "X@LOD": [offsets(1, 2), offsets(2, 3, 1)]}),),
+    samples=(sample("X [5 2], X@LOD [2 0 3]"),),
+    refuses=(sample("X [6 2], X@LOD [1 2] [2 3 1]"),),
 )
 
 
@@ -358,16 +343,14 @@ define(
     lod=no_sequences,
     formula=sequence_pad,
     samples=(
-        sample({"X": normal(5, 3), "PadValue": normal(1), "X@LOD": [_LENGTHS]}),
-        sample(
-            {"X": normal(5, 2, 2), "PadValue": normal(2, 2), "X@LOD": [_LENGTHS]}, padded_length=4
-        ),
-        sample({"X": normal(0, 3), "PadValue": normal(1), "X@LOD": [_EMPTY]}, padded_length=4),
+        sample("X [5 3], PadValue [1], X@LOD [2 0 3]"),
+        sample("X [5 2 2], PadValue [2 2], X@LOD [2 0 3]", padded_length=4),
+        sample("X [0 3], PadValue [1], X@LOD [0 0]", padded_length=4),
     ),
     refuses=(
-        sample({"X": normal(5), "PadValue": normal(1), "X@LOD": [_LENGTHS]}),
-        sample({"X": normal(5, 3), "PadValue": normal(2), "X@LOD": [_LENGTHS]}),
-        sample({"X": normal(5, 3), "PadValue": normal(1), "X@LOD": [_LENGTHS]}, padded_length=2),
+        sample("X [5], PadValue [1], X@LOD [2 0 3]"),
+        sample("X [5 3], PadValue [2], X@LOD [2 0 3]"),
+        sample("X [5 3], PadValue [1], X@LOD [2 0 3]", padded_length=2),
     ),
     slope=slope("(x) d_out x_lod", "d_x"),
 )
@@ -413,12 +396,12 @@ define(
     lod=level_from("lod_from_lengths", X="Length"),
     formula=sequence_unpad,
     samples=(
-        sample({"X": normal(3, 3, 2), "Length": lengths(2, 0, 3), "Out@LOD": [_LENGTHS]}),
-        sample({"X": normal(3, 4), "Length": lengths(2, 0, 3), "Out@LOD": [_LENGTHS]}),
+        sample("X [3 3 2], Length lengths [2 0 3], Out@LOD [2 0 3]"),
+        sample("X [3 4], Length lengths [2 0 3], Out@LOD [2 0 3]"),
     ),
     refuses=(
-        sample({"X": normal(3, 2, 2), "Length": lengths(2, 0, 3), "Out@LOD": [_LENGTHS]}),
-        sample({"X": normal(2, 3, 2), "Length": lengths(2, 0, 3), "Out@LOD": [_LENGTHS]}),
+        sample("X [3 2 2], Length lengths [2 0 3], Out@LOD [2 0 3]"),
+        sample("X [2 3 2], Length lengths [2 0 3], Out@LOD [2 0 3]"),
     ),
     slope=slope("(x) length? d_out out_lod", "d_x"),
 )
@@ -465,14 +448,11 @@ define(
     reads_values=lambda attrs: ("X",) if attrs["maxlen"] == -1 else (),
     lod=no_sequences,
     formula=sequence_mask,
-    samples=(
-        sample({"X": integers(4, high=5)}, maxlen=4),
-        sample({"X": integers(2, 3, high=5)}, out_dtype=int(VarType.FP32)),
-    ),
-    refuses=(sample({"X": integers(4, high=5)}, maxlen=0), sample({"X": normal(4)}, maxlen=4)),
+    samples=(sample("X 0:5 [4]", maxlen=4), sample("X 0:5 [2 3]", out_dtype=int(VarType.FP32))),
+    refuses=(sample("X 0:5 [4]", maxlen=0), sample("X [4]", maxlen=4)),
     in_steps=in_steps(
-        samples=(sample({"X": integers(2, 3, high=5), "MaxLenTensor": lengths(4)}),),
-        refuses=(sample({"X": integers(4, high=5), "MaxLenTensor": lengths(0)}),),
+        samples=(sample("X 0:5 [2 3], MaxLenTensor lengths [4]"),),
+        refuses=(sample("X 0:5 [4], MaxLenTensor lengths [0]"),),
         formula=sequence_mask,
     ),
 )
@@ -517,12 +497,12 @@ define(
     reset_shape,
     lod=reset_lod,
     formula=lambda a: {"out": a.x},
-    samples=(sample({"X": normal(5, 2)}, target_lod=[0, 2, 5]),),
+    samples=(sample("X [5 2]", target_lod=[0, 2, 5]),),
     refuses=(
-        sample({"X": normal(5, 2)}),
-        sample({"X": normal(5, 2)}, target_lod=[0, 2, 4]),
-        sample({"X": normal(5, 2)}, target_lod=[1, 5]),
-        sample({"X": normal(5, 2), "Y": normal(4, 1), "Y@LOD": [offsets(2, 2)]}),
+        sample("X [5 2]"),
+        sample("X [5 2]", target_lod=[0, 2, 4]),
+        sample("X [5 2]", target_lod=[1, 5]),
+        sample("X [5 2], Y [4 1], Y@LOD [2 2]"),
     ),
     slope=slope("(x) d_out", "d_x"),
 )

@@ -19,7 +19,7 @@ from .lod_levels import behind
 from .operands import Array, Input, Inputs, Offsets, Operands, Output
 from .registry import OFFSETS, Elements, Grad, Inference, Spec, Specs, define
 from .rules import merge_dims, of_shape, product
-from .samples import Draw, booleans, normal, offsets, sample
+from .samples import sample
 
 Levels = Sequence[np.ndarray]
 RANK, UNRANK, LONGER = "rank", "unrank", "longer"
@@ -362,22 +362,12 @@ def _chosen_lod(by: str, i: str = "") -> LodRule:
     return lambda op: {"Out": _picked(op, op.of("X"), by, "RankTable", i)}
 
 
-_LENGTHS = (2, 0, 3)
-_ROWS = {"X": normal(5, 2), "X@LOD": [offsets(*_LENGTHS)]}
-_NESTED = {"X": normal(6, 2), "X@LOD": [offsets(2, 1), offsets(3, 1, 2)]}
-_FIRST = {"I": Draw((1,), "lengths", lengths=(1,))}
+_ROWS = "X [5 2], X@LOD [2 0 3]"
+_NESTED = "X [6 2], X@LOD [2 1] [3 1 2]"
+_FIRST = "I lengths [1]"
 
 
-def _table(*rows: tuple[int, int]) -> Draw:
-    flat = [n for row in rows for n in row]
-    return Draw((len(rows), 2), "lengths", lengths=tuple(flat))
-
-
-def _mask(*truth: int) -> Draw:
-    return Draw((len(truth), 1), "lengths", lengths=truth)
-
-
-_THREE, _TWO = _table((2, 3), (0, 2), (1, 0)), _table((0, 2), (1, 1))
+_THREE, _TWO = "RankTable table [2 3; 0 2; 1 0]", "RankTable table [0 2; 1 1]"
 
 define(
     "lod_rank_table",
@@ -388,7 +378,7 @@ define(
     lod=lambda op: {"Out": op.of("X")[: op.attrs["level"]]},  # those around the sequences
     formula=ranked,
     samples=(sample(_ROWS), sample(_NESTED), sample(_NESTED, level=1)),
-    refuses=(sample({"X": normal(5, 2)}), sample(_ROWS, level=1)),
+    refuses=(sample("X [5 2]"), sample(_ROWS, level=1)),
 )
 define(
     "max_sequence_len",
@@ -398,25 +388,17 @@ define(
     formula=lambda a: {
         "out": f.concatenate([f.full((1,), 0, "int64"), a.rank_table[:, 1]]).max(keepdims=True)
     },
-    samples=(sample({"RankTable": _THREE}),),
+    samples=(sample(_THREE),),
 )
 define(
     "reorder_lod_tensor_by_rank",
     ReorderByRank,
     reordered_shape,
-    grad=Grad(
-        "reorder_lod_tensor_by_rank_grad",
-        {"X": "Out@GRAD", "RankTable": "RankTable"},
-        {"Out": "X@GRAD"},
-    ),
+    grad=Grad.swap("reorder_lod_tensor_by_rank_grad", "RankTable"),
     lod=_chosen_lod(RANK),
     formula=_reordered(RANK),
-    samples=(
-        sample({**_ROWS, "RankTable": _THREE}),
-        sample({"X": normal(3, 2), "RankTable": _THREE}),
-        sample({**_NESTED, "RankTable": _TWO}),
-    ),
-    refuses=(sample({**_ROWS, "RankTable": _TWO}), sample({**_ROWS, "RankTable": _mask(1)})),
+    samples=(sample(_ROWS, _THREE), sample("X [3 2]", _THREE), sample(_NESTED, _TWO)),
+    refuses=(sample(_ROWS, _TWO), sample(_ROWS, "RankTable table [1;]")),
 )
 define(
     "reorder_lod_tensor_by_rank_grad",
@@ -437,11 +419,11 @@ define(
     views={"Out": "X"},
     cuts=True,
     samples=(
-        sample({**_ROWS, **_FIRST, "RankTable": _THREE}),
-        sample({"X": normal(2, 2), **_FIRST, "RankTable": _THREE}),
-        sample({**_NESTED, **_FIRST, "RankTable": _TWO}),
+        sample(_ROWS, _FIRST, _THREE),
+        sample("X [2 2]", _FIRST, _THREE),
+        sample(_NESTED, _FIRST, _TWO),
     ),
-    refuses=(sample({"X": normal(1, 2), **_FIRST, "RankTable": _THREE}),),
+    refuses=(sample("X [1 2]", _FIRST, _THREE),),
 )
 define(
     "shrink_rnn_memory_grad",
@@ -464,12 +446,12 @@ define(
     lod=_split_lod,
     formula=split,
     samples=(
-        sample({"X": normal(4, 2), "Mask": booleans(4, 1)}),
-        sample({**_ROWS, "Mask": _mask(1, 0, 0)}),
-        sample({**_NESTED, "Mask": _mask(0, 1)}),
-        sample({**_NESTED, "Mask": _mask(1, 0, 1)}, level=1),
+        sample("X [4 2], Mask bool [4 1]"),
+        sample(_ROWS, "Mask table [1; 0; 0]"),
+        sample(_NESTED, "Mask table [0; 1]"),
+        sample(_NESTED, "Mask table [1; 0; 1]", level=1),
     ),
-    refuses=(sample({**_ROWS, "Mask": booleans(5, 1)}),),
+    refuses=(sample(_ROWS, "Mask bool [5 1]"),),
 )
 define(
     "merge_lod_tensor",
@@ -484,42 +466,15 @@ define(
     lod=_merged_lod,
     formula=merged,
     samples=(
+        sample("X [3 1], Mask table [0; 1; 0], InTrue [1 2], InFalse [2 2]"),
         sample(
-            {
-                "X": normal(3, 1),
-                "Mask": _mask(0, 1, 0),
-                "InTrue": normal(1, 2),
-                "InFalse": normal(2, 2),
-            }
-        ),
-        sample(
-            {
-                "X": normal(3, 1),
-                "Mask": _mask(0, 1, 0),
-                "InTrue": normal(2, 2),
-                "InTrue@LOD": [offsets(2)],
-                "InFalse": normal(4, 2),
-                "InFalse@LOD": [offsets(1, 3)],
-            }
+            "X [3 1], Mask table [0; 1; 0], InTrue [2 2], InTrue@LOD [2], InFalse [4 2], "
+            "InFalse@LOD [1 3]"
         ),
     ),
     refuses=(
-        sample(
-            {
-                "X": normal(3, 1),
-                "Mask": _mask(0, 1, 0),
-                "InTrue": normal(1, 3),
-                "InFalse": normal(2, 2),
-            }
-        ),
-        sample(
-            {
-                "X": normal(3, 1),
-                "Mask": _mask(1, 1, 0),
-                "InTrue": normal(1, 2),
-                "InFalse": normal(2, 2),
-            }
-        ),
+        sample("X [3 1], Mask table [0; 1; 0], InTrue [1 3], InFalse [2 2]"),
+        sample("X [3 1], Mask table [1; 1; 0], InTrue [1 2], InFalse [2 2]"),
     ),
 )
 define(
@@ -531,12 +486,12 @@ define(
     lod=no_sequences,
     formula=picked,
     samples=(
-        sample({"X": [offsets(*_LENGTHS)], "Y": _THREE}),
-        sample({"X": [offsets(2, 1), offsets(3, 1, 2)], "Y": _table((1, 2), (0, 1))}),
-        sample({"X": [offsets(3, 2, 0)], "Y": _table((2, 3), (0, 2), (1, 0))}, by=UNRANK),
-        sample({"X": [offsets(3, 2, 0)], "Y": _THREE, **_FIRST}, by=LONGER),
-        sample({"X": [offsets(*_LENGTHS)], "Y": _mask(1, 0, 1)}, by=TRUE),
-        sample({"X": [offsets(*_LENGTHS)], "Y": _mask(1, 0, 1)}, by=FALSE),
-        sample({"X": [offsets(*_LENGTHS)], "Y": _mask(0, 1, 1)}, by=MERGED),
+        sample("X* offsets [2 0 3], Y table [2 3; 0 2; 1 0]"),
+        sample("X* offsets [2 1] [3 1 2], Y table [1 2; 0 1]"),
+        sample("X* offsets [3 2 0], Y table [2 3; 0 2; 1 0]", by=UNRANK),
+        sample("X* offsets [3 2 0], Y table [2 3; 0 2; 1 0]", _FIRST, by=LONGER),
+        sample("X* offsets [2 0 3], Y table [1; 0; 1]", by=TRUE),
+        sample("X* offsets [2 0 3], Y table [1; 0; 1]", by=FALSE),
+        sample("X* offsets [2 0 3], Y table [0; 1; 1]", by=MERGED),
     ),
 )

@@ -11,7 +11,7 @@ from . import formula as f
 from .levels import level_from
 from .operands import Array, Input, Offsets, Operands, Output, Positive, named
 from .registry import define, slope
-from .samples import normal, offsets, sample
+from .samples import sample
 from .sequence import result
 from .shapes import Sized, equally_many, rows_of_result
 
@@ -79,16 +79,10 @@ def _by_image(values: Array, ends: Array) -> Array:
     return f.take(values.reshape(-1), source).reshape(-1, 1)
 
 
-_IMAGES = {
-    "X": normal(44, 1),
-    "ROW": normal(7, 2),
-    "COLUMN": normal(8, 3),
-    "W": normal(3, 12),
-    "X@LOD": [offsets(24, 0, 20)],
-    "ROW@LOD": [offsets(4, 1, 2)],
-    "COLUMN@LOD": [offsets(3, 0, 5)],
-    "Out@LOD": [offsets(18, 0, 15)],
-}
+_IMAGES = (
+    "X [44 1], ROW [7 2], COLUMN [8 3], W [3 12], X@LOD [24 0 20], ROW@LOD [4 1 2], "
+    "COLUMN@LOD [3 0 5], Out@LOD [18 0 15]"
+)
 _SIZES = {"InputChannel": 2, "OutputChannel": 3, "KernelH": 3, "KernelW": 2, "StrideH": 2}
 define(
     "var_conv_2d",
@@ -103,6 +97,6 @@ define(
     lod=level_from("lod_of_images", X="X@LOD", Y="ROW@LOD", Z="COLUMN@LOD"),
     formula=var_conv_2d,
     samples=(sample(_IMAGES, **_SIZES),),
-    refuses=(sample({**_IMAGES, "ROW@LOD": [offsets(4, 3)]}, **_SIZES),),
+    refuses=(sample(_IMAGES, "ROW@LOD [4 3]", **_SIZES),),
     slope=slope("x row column w d_out x_lod row_lod column_lod out_lod", "d_x d_w"),
 )

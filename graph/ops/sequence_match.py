@@ -6,7 +6,7 @@ from . import formula as f
 from .levels import level_from
 from .operands import Input, Offsets, Operands, Output
 from .registry import define, slope
-from .samples import normal, offsets, sample
+from .samples import sample
 from .sequence import result
 from .shapes import Sized, equally_many, rows_of_result
 
@@ -40,14 +40,7 @@ def match_matrix_tensor(a: MatchMatrixTensor) -> f.Results:
     return {"out": out.reshape(rows, 1), "tmp": tmp.reshape(-1, 1)}
 
 
-_MATCH = {
-    "X": normal(5, 2),
-    "Y": normal(6, 3),
-    "W": normal(2, 2, 3),
-    "X@LOD": [offsets(2, 0, 3)],
-    "Y@LOD": [offsets(3, 1, 2)],
-    "Out@LOD": [offsets(12, 0, 12)],
-}
+_MATCH = "X [5 2], Y [6 3], W [2 2 3], X@LOD [2 0 3], Y@LOD [3 1 2], Out@LOD [12 0 12]"
 define(
     "match_matrix_tensor",
     MatchMatrixTensor,
@@ -60,6 +53,6 @@ define(
     lod=level_from("lod_of_pairs", X="X@LOD", Y="Y@LOD"),
     formula=match_matrix_tensor,
     samples=(sample(_MATCH, dim_t=2),),
-    refuses=(sample({**_MATCH, "Y@LOD": [offsets(3, 3)]}, dim_t=2),),
+    refuses=(sample(_MATCH, "Y@LOD [3 3]", dim_t=2),),
     slope=slope("x y w tmp d_out x_lod y_lod out_lod", "d_x d_y d_w"),
 )

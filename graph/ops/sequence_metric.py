@@ -15,7 +15,7 @@ from .lod_levels import collapsed
 from .operands import Array, Input, Offsets, Operands, Output, named
 from .registry import Inference, Spec, Specs, define
 from .rules import is_column, merge_dims, of_shape, same_shape
-from .samples import integers, lengths, normal, offsets, sample
+from .samples import sample
 from .shapes import Sized
 
 SCHEMES = {"plain": 1, "IOB": 2, "IOE": 2, "IOBES": 4}  # tags of a chunk type
@@ -64,12 +64,7 @@ def distance_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": Spec((max(counts), 1), VarType.FP32), "SequenceNum": Spec((1,), VarType.INT64)}
 
 
-_PAIR = {
-    "Hyps": integers(7, 1, high=3),
-    "Hyps@LOD": [offsets(3, 0, 4)],
-    "Refs": integers(6, 1, high=3),
-    "Refs@LOD": [offsets(2, 1, 3)],
-}
+_PAIR = "Hyps 0:3 [7 1], Hyps@LOD [3 0 4], Refs 0:3 [6 1], Refs@LOD [2 1 3]"
 define(
     "edit_distance",
     EditDistance,
@@ -79,19 +74,14 @@ define(
         sample(_PAIR),
         sample(_PAIR, normalized=True),
         sample(
-            {
-                "Hyps": integers(3, 4, high=3),
-                "Refs": integers(3, 5, high=3),
-                "HypsLength": lengths(4, 0, 2),
-                "RefsLength": lengths(3, 2, 5),
-            },
+            "Hyps 0:3 [3 4], Refs 0:3 [3 5], HypsLength lengths [4 0 2], RefsLength lengths [3 2 5]",
             normalized=True,
         ),
     ),
     refuses=(
-        sample({**_PAIR, "Refs@LOD": [offsets(2, 4)]}),
-        sample({**_PAIR, "Hyps": normal(7, 1)}),
-        sample({"Hyps": integers(7, 1, high=3), "Refs": integers(6, 1, high=3)}),
+        sample(_PAIR, "Refs@LOD [2 4]"),
+        sample(_PAIR, "Hyps [7 1]"),
+        sample("Hyps 0:3 [7 1], Refs 0:3 [6 1]"),
     ),
 )
 
@@ -176,7 +166,7 @@ def align_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
     return {"Output": (op.level("lod_aligned", operands, attrs),)}
 
 
-_PATHS = {"Input": integers(9, 1, high=3), "Input@LOD": [offsets(5, 0, 4)]}
+_PATHS = "Input 0:3 [9 1], Input@LOD [5 0 4]"
 define(
     "ctc_align",
     CtcAlign,
@@ -188,14 +178,9 @@ define(
     samples=(
         sample(_PATHS),
         sample(_PATHS, blank=2, merge_repeated=False),
-        sample(
-            {"Input": integers(3, 5, high=3), "InputLength": lengths(5, 0, 3)}, padding_value=-1
-        ),
+        sample("Input 0:3 [3 5], InputLength lengths [5 0 3]", padding_value=-1),
     ),
-    refuses=(
-        sample({"Input": integers(9, 1, high=3)}),
-        sample({"Input": integers(3, 5, high=3), "InputLength": lengths(5, 0)}),
-    ),
+    refuses=(sample("Input 0:3 [9 1]"), sample("Input 0:3 [3 5], InputLength lengths [5 0]")),
 )
 
 
@@ -226,10 +211,9 @@ def _check_chunks(op: Inference) -> None:
     same_shape(op, "Inference", "Label")
 
 
-def _tags(scheme: str, types: int = 2) -> dict[str, Any]:
-    labels = integers(12, 1, high=types * SCHEMES[scheme] + 1)
-    ends = [offsets(7, 0, 5)]
-    return {"Inference": labels, "Label": labels, "Inference@LOD": ends, "Label@LOD": ends}
+def _tags(scheme: str, types: int = 2) -> str:
+    labels = f"0:{types * SCHEMES[scheme] + 1} [12 1]"
+    return f"Inference {labels}, Label {labels}, Inference@LOD [7 0 5], Label@LOD [7 0 5]"
 
 
 define(
@@ -246,16 +230,11 @@ define(
         *(sample(_tags(scheme), num_chunk_types=2, chunk_scheme=scheme) for scheme in SCHEMES),
         sample(_tags("IOB", 3), num_chunk_types=3, excluded_chunk_types=[1]),
         sample(
-            {
-                "Inference": integers(3, 5, high=5),
-                "Label": integers(3, 5, high=5),
-                "SeqLength": lengths(5, 2, 0),
-            },
-            num_chunk_types=2,
+            "Inference 0:5 [3 5], Label 0:5 [3 5], SeqLength lengths [5 2 0]", num_chunk_types=2
         ),
     ),
     refuses=(
-        sample({"Inference": integers(4, 1, high=3), "Label": integers(4, 1, high=3)}),
-        sample({**_tags("IOB"), "Label@LOD": [offsets(7, 5)]}, num_chunk_types=2),
+        sample("Inference 0:3 [4 1], Label 0:3 [4 1]"),
+        sample(_tags("IOB"), "Label@LOD [7 5]", num_chunk_types=2),
     ),
 )

@@ -14,12 +14,9 @@ from .lod_levels import without
 from .operands import Input, Inputs, Offsets, Operands, Output, Positive, Unary
 from .registry import Inference, Specs, define, slope
 from .rules import hold_integers, match, of_shape, one_level
-from .samples import integers, lengths, normal, offsets, sample
+from .samples import sample
 from .sequence import result
 from .shapes import Sized, counted, in_sequences
-
-_LENGTHS = offsets(2, 0, 3)
-
 
 # -- sequence_slice ---------------------------------------------------------------------------------
 
@@ -60,14 +57,9 @@ def sequence_slice(a: SequenceSlice) -> f.Results:
     return {"out": f.take(a.x, first + position)}
 
 
-def _cut(first: tuple[int, ...], length: tuple[int, ...]) -> dict[str, Any]:
-    return {
-        "X": normal(5, 2),
-        "X@LOD": [_LENGTHS],
-        "Offset": lengths(*first),
-        "Length": lengths(*length),
-        "Out@LOD": [offsets(*length)],
-    }
+def _cut(first: str, length: str) -> str:
+    numbers = f"Offset lengths [{first}], Length lengths [{length}], Out@LOD [{length}]"
+    return f"X [5 2], X@LOD [2 0 3], {numbers}"
 
 
 define(
@@ -77,11 +69,11 @@ define(
     reads_values=lambda attrs: ("Length", "Offset", "X@LOD"),
     lod=level_from("lod_from_lengths", X="Length"),
     formula=sequence_slice,
-    samples=(sample(_cut((1, 0, 0), (1, 0, 2))), sample(_cut((0, 0, 1), (0, 0, 2)))),
+    samples=(sample(_cut("1 0 0", "1 0 2")), sample(_cut("0 0 1", "0 0 2"))),
     refuses=(
-        sample(_cut((1, 0, 0), (2, 0, 2))),
-        sample(_cut((-1, 0, 0), (1, 0, 2))),
-        sample(_cut((1, 0), (1, 0))),
+        sample(_cut("1 0 0", "2 0 2")),
+        sample(_cut("-1 0 0", "1 0 2")),
+        sample(_cut("1 0", "1 0")),
     ),
     slope=slope("(x) offset length d_out x_lod out_lod", "d_x"),
 )
@@ -141,18 +133,13 @@ define(
     lod=concat_lod,
     formula=sequence_concat,
     samples=(
-        sample(
-            {
-                "X": [normal(5, 2), normal(4, 2), normal(2, 2)],
-                "X@LOD": [_LENGTHS, offsets(1, 3, 0), offsets(0, 1, 1)],
-            }
-        ),
-        sample({"X": [integers(5, 1, high=4)], "X@LOD": [_LENGTHS]}),
+        sample("X* [5 2] [4 2] [2 2], X@LOD [2 0 3] [1 3 0] [0 1 1]"),
+        sample("X* 0:4 [5 1], X@LOD [2 0 3]"),
     ),
     refuses=(
-        sample({"X": [normal(5, 2), normal(4, 3)], "X@LOD": [_LENGTHS, offsets(1, 3, 0)]}),
-        sample({"X": [normal(5, 2), normal(4, 2)], "X@LOD": [_LENGTHS, offsets(1, 3)]}),
-        sample({"X": [normal(5, 2), normal(4, 2)], "X@LOD": [_LENGTHS]}),
+        sample("X* [5 2] [4 3], X@LOD [2 0 3] [1 3 0]"),
+        sample("X* [5 2] [4 2], X@LOD [2 0 3] [1 3]"),
+        sample("X* [5 2] [4 2], X@LOD [2 0 3]"),
     ),
     slope=slope("(x) d_out x_lod", "d_x"),
 )
@@ -171,8 +158,8 @@ define(
     Sized("X [N D] -> Out [N*D/new_dim new_dim]"),
     lod=level_from("lod_reshaped", X="X@LOD", Rows="X"),
     formula=lambda a: {"out": a.x.reshape(-1, a.new_dim)},
-    samples=(sample({"X": normal(4, 6)}, new_dim=3), sample({"X": normal(4, 3)}, new_dim=6)),
-    refuses=(sample({"X": normal(4, 6)}, new_dim=5),),
+    samples=(sample("X [4 6]", new_dim=3), sample("X [4 3]", new_dim=6)),
+    refuses=(sample("X [4 6]", new_dim=5),),
     slope=slope("(x) d_out", "d_x"),
 )
 
@@ -197,7 +184,7 @@ def sequence_scatter(a: SequenceScatter) -> f.Results:
     return {"out": a.x + sums.reshape(rows, width)}
 
 
-_SCATTER = {"X": normal(4, 3), "Ids": integers(5, 1, high=3), "Ids@LOD": [_LENGTHS]}
+_SCATTER = "X [4 3], Ids 0:3 [5 1], Ids@LOD [2 0 3]"
 define(
     "sequence_scatter",
     SequenceScatter,
@@ -207,7 +194,7 @@ define(
         "sequences(Ids) <= rows; Ids has more sequences than X rows",
     ),
     formula=sequence_scatter,
-    samples=(sample({**_SCATTER, "Updates": normal(5, 1)}),),
+    samples=(sample(_SCATTER, "Updates [5 1]"),),
     slope=slope(
         "ids (updates) d_out ids_lod",
         "d_updates d_x",
@@ -253,8 +240,8 @@ define(
     lod=erase_lod,
     formula=erased,
     samples=(
-        sample({"X": integers(6, 1, high=4)}, tokens=[1, 3]),
-        sample({"X": integers(6, high=4)}, tokens=[0]),
-        sample({"X": integers(4, 1, high=4)}),
+        sample("X 0:4 [6 1]", tokens=[1, 3]),
+        sample("X 0:4 [6]", tokens=[0]),
+        sample("X 0:4 [4 1]"),
     ),
 )

@@ -15,11 +15,9 @@ from .levels import level_from
 from .lod import like, no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, Positive, named
 from .registry import Op, define, slope
-from .samples import integers, normal, offsets, sample
+from .samples import sample
 from .sequence import bounds_of_rows
 from .shapes import Sized, in_sequences, numbers, rows_or_padded
-
-_LENGTHS = offsets(2, 0, 3)
 
 
 def _window(a: Any, rows: int, start: int, size: int) -> tuple[Array, Array, Array, Array]:
@@ -64,8 +62,8 @@ def sequence_conv(a: SequenceConv) -> f.Results:
     return {"out": window.reshape(rows, a.contextLength * width) @ a.filter}
 
 
-_CONV = {"X": normal(5, 2), "X@LOD": [_LENGTHS]}
-_CONV_3 = {**_CONV, "Filter": normal(6, 4)}
+_CONV = "X [5 2], X@LOD [2 0 3]"
+_CONV_3 = f"{_CONV}, Filter [6 4]"
 define(
     "sequence_conv",
     SequenceConv,
@@ -81,17 +79,12 @@ define(
     samples=(
         sample(_CONV_3, contextLength=3, contextStart=-1),
         sample(_CONV_3, contextLength=3, contextStart=-3),
-        sample({**_CONV, "Filter": normal(4, 3)}, contextLength=2, contextStart=1),
+        sample(_CONV, "Filter [4 3]", contextLength=2, contextStart=1),
         sample(
-            {**_CONV_3, "PaddingData": normal(2, 2)},
-            contextLength=3,
-            contextStart=-1,
-            paddingTrainable=True,
+            _CONV_3, "PaddingData [2 2]", contextLength=3, contextStart=-1, paddingTrainable=True
         ),
     ),
-    refuses=(
-        sample({"X": normal(5, 2), "X@LOD": [offsets(1, 1), _LENGTHS], "Filter": normal(2, 4)}),
-    ),
+    refuses=(sample("X [5 2], X@LOD [1 1] [2 0 3], Filter [2 4]"),),
     slope=slope("x padding_data filter d_out x_lod", "d_padding_data d_filter d_x"),
 )
 
@@ -123,11 +116,8 @@ define(
     RowConv,
     Sized("X [... D], Filter [rows D] -> Out", rows_or_padded),
     formula=row_conv,
-    samples=(
-        sample({"X": normal(5, 2), "X@LOD": [_LENGTHS], "Filter": normal(3, 2)}),
-        sample({"X": normal(2, 4, 3), "Filter": normal(2, 3)}),
-    ),
-    refuses=(sample({"X": normal(5, 2), "Filter": normal(3, 2)}),),
+    samples=(sample("X [5 2], X@LOD [2 0 3], Filter [3 2]"), sample("X [2 4 3], Filter [2 3]")),
+    refuses=(sample("X [5 2], Filter [3 2]"),),
     slope=slope("x filter d_out x_lod", "d_filter d_x", lod=no_sequences),
 )
 
@@ -161,10 +151,10 @@ define(
     ),
     formula=sequence_enumerate,
     samples=(
-        sample({"X": integers(5, 1, high=9), "X@LOD": [_LENGTHS]}, win_size=2),
-        sample({"X": integers(5, 1, high=9), "X@LOD": [_LENGTHS]}, win_size=4, pad_value=-1),
+        sample("X 0:9 [5 1], X@LOD [2 0 3]", win_size=2),
+        sample("X 0:9 [5 1], X@LOD [2 0 3]", win_size=4, pad_value=-1),
     ),
-    refuses=(sample({"X": integers(5, 1, high=9), "X@LOD": [_LENGTHS]}, win_size=1),),
+    refuses=(sample("X 0:9 [5 1], X@LOD [2 0 3]", win_size=1),),
 )
 
 
@@ -225,8 +215,8 @@ define(
     lod=level_from("lod_of_patches", X="X"),
     formula=im2sequence,
     samples=(
-        sample({"X": normal(2, 3, 4, 5)}, kernels=[2, 2], strides=[1, 2]),
-        sample({"X": normal(2, 2, 3, 3)}, kernels=[3, 2], paddings=[1, 0, 2, 1]),
+        sample("X [2 3 4 5]", kernels=[2, 2], strides=[1, 2]),
+        sample("X [2 2 3 3]", kernels=[3, 2], paddings=[1, 0, 2, 1]),
     ),
     slope=slope("(x) d_out", "d_x"),
 )
@@ -253,14 +243,7 @@ class SequenceTopKAvgPoolingGrad(SequenceTopKAvgPooling, reads="* pos"):
     d_x: Output
 
 
-_PAIRS = {
-    "X": normal(20, 1),
-    "ROW": normal(5, 2),
-    "COLUMN": normal(5, 3),
-    "X@LOD": [offsets(12, 0, 8)],
-    "ROW@LOD": [offsets(2, 1, 2)],
-    "COLUMN@LOD": [offsets(3, 0, 2)],
-}
+_PAIRS = "X [20 1], ROW [5 2], COLUMN [5 3], X@LOD [12 0 8], ROW@LOD [2 1 2], COLUMN@LOD [3 0 2]"
 define(
     "sequence_topk_avg_pooling",
     SequenceTopKAvgPooling,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from . import formula as f
 from .operands import Array, Input, NotNegative, Operands, Output
 from .registry import define, slope
-from .samples import normal, sample
+from .samples import sample
 from .shapes import Sized
 
 
@@ -47,8 +47,8 @@ define(
     ),
     formula=spectral_norm,
     samples=(
-        sample({"Weight": normal(3, 4), "U": normal(3), "V": normal(4)}, power_iters=0),
-        sample({"Weight": normal(2, 3, 2), "U": normal(3), "V": normal(4)}, dim=1, power_iters=0),
+        sample("Weight [3 4], U [3], V [4]", power_iters=0),
+        sample("Weight [2 3 2], U [3], V [4]", dim=1, power_iters=0),
     ),
     slope=slope("weight u v d_out", "d_weight"),
 )

@@ -8,7 +8,7 @@ from .lod import no_sequences
 from .operands import Input, Inputs, Operands, Output, Unary
 from .registry import Grad, Inference, Specs, define, slope
 from .rules import as_many, of_shape
-from .samples import normal, sample
+from .samples import sample
 from .shapes import Sized, names_dimensions
 
 _BOUNDS = ("Starts", "Ends", "Strides")
@@ -67,9 +67,9 @@ define(
     linear=("Input",),
     numbers=_NUMBERS,
     samples=(
-        sample({"Input": normal(4, 5)}, axes=[0, 1], starts=[0, -1], ends=[4, 0], strides=[2, -2]),
+        sample("Input [4 5]", axes=[0, 1], starts=[0, -1], ends=[4, 0], strides=[2, -2]),
         sample(
-            {"Input": normal(3, 4)},
+            "Input [3 4]",
             axes=[0, 1],
             starts=[1, 3],
             ends=[2, -1],
@@ -78,9 +78,9 @@ define(
         ),
     ),
     refuses=(
-        sample({"Input": normal(4, 5)}, axes=[2], starts=[0], ends=[1], strides=[1]),
-        sample({"Input": normal(4, 5)}, axes=[1], starts=[0], ends=[1], strides=[0]),
-        sample({"Input": normal(4, 5)}, axes=[0, 1], starts=[0], ends=[1], strides=[1]),
+        sample("Input [4 5]", axes=[2], starts=[0], ends=[1], strides=[1]),
+        sample("Input [4 5]", axes=[1], starts=[0], ends=[1], strides=[0]),
+        sample("Input [4 5]", axes=[0, 1], starts=[0], ends=[1], strides=[1]),
     ),
     slope=slope(
         "(input) starts_tensor ends_tensor strides_tensor starts_tensor_list ends_tensor_list "
@@ -100,7 +100,7 @@ define(
     Reverse,
     Sized("X -> Out", names_dimensions("axis")),
     lod=no_sequences,
-    grad=Grad("reverse", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}),
-    samples=(sample({"X": normal(3, 4)}, axis=[0]), sample({"X": normal(2, 3, 4)}, axis=[-1, 0])),
-    refuses=(sample({"X": normal(3, 4)}, axis=[2]),),
+    grad=Grad.swap("reverse"),
+    samples=(sample("X [3 4]", axis=[0]), sample("X [2 3 4]", axis=[-1, 0])),
+    refuses=(sample("X [3 4]", axis=[2]),),
 )

@@ -18,7 +18,7 @@ from . import formula as f
 from .norm import CHANNELS, STATISTICS, by_channel, normed_batch, normed_shape
 from .operands import Array, Input, Operands, Output
 from .registry import OPS, define, register
-from .samples import normal, sample, uniform
+from .samples import sample
 from .shapes import Sized
 
 PARTIAL, APPLY = "batch_norm_partial", "batch_norm_apply"
@@ -32,8 +32,8 @@ _OF_ALL_ROWS = {
     "SavedMean": ("Stats",),
     "SavedVariance": ("Stats",),
 }
-_STATS = uniform(7, low=1.0, high=2.0)
-_PER_CHANNEL = {"SavedMean": normal(3), "SavedVariance": uniform(3, low=0.5, high=2.0)}
+_STATS = "Stats 1.0:2.0 [7]"
+_PER_CHANNEL = "SavedMean [3], SavedVariance 0.5:2.0 [3]"
 
 
 class BatchNormPartial(Operands):
@@ -54,11 +54,7 @@ define(
     BatchNormPartial,
     Sized("X -> Stats float64 [2*channels+1]", CHANNELS),
     formula=_partial,
-    samples=(
-        sample({"X": normal(4, 3, 2, 2)}),
-        sample({"X": normal(6, 3)}),
-        sample({"X": normal(4, 2, 2, 3)}, data_layout="NHWC"),
-    ),
+    samples=(sample("X [4 3 2 2]"), sample("X [6 3]"), sample("X [4 2 2 3]", data_layout="NHWC")),
 )
 
 
@@ -101,9 +97,9 @@ define(
     in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
     needs=lambda attrs: _OF_ALL_ROWS,
     samples=(
-        sample({"X": normal(4, 3, 2, 2), **STATISTICS, "Stats": _STATS}),
-        sample({"X": normal(6, 3), **STATISTICS, "Stats": _STATS}),
-        sample({"X": normal(4, 2, 2, 3), **STATISTICS, "Stats": _STATS}, data_layout="NHWC"),
+        sample("X [4 3 2 2]", STATISTICS, _STATS),
+        sample("X [6 3]", STATISTICS, _STATS),
+        sample("X [4 2 2 3]", STATISTICS, _STATS, data_layout="NHWC"),
     ),
 )
 
@@ -132,11 +128,8 @@ define(
     Sized("X -> Local float64 [2*channels], Total float64 [2*channels]", CHANNELS),
     formula=_grad_partial,
     samples=(
-        sample({"X": normal(4, 3, 2, 2), **_PER_CHANNEL, "Y@GRAD": normal(4, 3, 2, 2)}),
-        sample(
-            {"X": normal(4, 2, 2, 3), **_PER_CHANNEL, "Y@GRAD": normal(4, 2, 2, 3)},
-            data_layout="NHWC",
-        ),
+        sample("X [4 3 2 2]", _PER_CHANNEL, "Y@GRAD [4 3 2 2]"),
+        sample("X [4 2 2 3]", _PER_CHANNEL, "Y@GRAD [4 2 2 3]", data_layout="NHWC"),
     ),
 )
 
@@ -175,15 +168,9 @@ define(
     formula=_grad_apply,
     samples=(
         sample(
-            {
-                "X": normal(4, 3, 2, 2),
-                "Scale": normal(3),
-                **_PER_CHANNEL,
-                "Y@GRAD": normal(4, 3, 2, 2),
-                "Local": normal(6),
-                "Total": normal(6),
-                "Stats": _STATS,
-            }
+            "X [4 3 2 2], Scale [3]",
+            _PER_CHANNEL,
+            "Y@GRAD [4 3 2 2], Local [6], Total [6], Stats 1.0:2.0 [7]",
         ),
     ),
 )

@@ -13,7 +13,7 @@ from .lod import Lods, no_sequences
 from .operands import Input, Offsets, Operands, Output, named
 from .registry import OFFSETS, Inference, Op, Spec, Specs, define
 from .rules import is_column, merge_dims, of_shape, one_level
-from .samples import Draw, integers, lengths, normal, offsets, sample
+from .samples import sample
 
 
 class TagAttributes(Operands):
@@ -120,12 +120,8 @@ def tagged_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": OFFSETS._replace(shape=(max(len(tagged(tags, ends, choice)), 1) + 1,))}
 
 
-def _tags(*numbers: int) -> Draw:
-    return Draw((len(numbers), 1), "lengths", lengths=numbers)
-
-
-_TAGS = {"Ins_tag": _tags(0, 1, 5, 2, 3, 7), "Ins_tag@LOD": [offsets(2, 1, 3)]}
-_ROWS = {"Ins": normal(6, 2), "Ins@LOD": [offsets(2, 1, 3)], **_TAGS}
+_TAGS = "Ins_tag table [0; 1; 5; 2; 3; 7], Ins_tag@LOD [2 1 3]"
+_ROWS = f"Ins [6 2], Ins@LOD [2 1 3], {_TAGS}"
 
 define(
     "filter_by_instag",
@@ -134,19 +130,16 @@ define(
     reads_values=lambda attrs: ("Ins_tag", "Filter_tag", "Ins@LOD", "Ins_tag@LOD"),
     lod=filtered_lod,
     samples=(
-        sample({**_ROWS, "Filter_tag": lengths(3, 0)}),
-        sample({**_ROWS, "Filter_tag": _tags(9)}, out_val_if_empty=4),
-        sample({"Ins": normal(3, 2), **_TAGS, "Filter_tag": lengths(5)}, is_lod=False),
-        sample(
-            {"Ins": normal(3, 2), "Ins_tag": lengths(4, 1, 4), "Filter_tag": lengths(4)},
-            is_lod=False,
-        ),
+        sample(_ROWS, "Filter_tag lengths [3 0]"),
+        sample(_ROWS, "Filter_tag table [9;]", out_val_if_empty=4),
+        sample("Ins [3 2]", _TAGS, "Filter_tag lengths [5]", is_lod=False),
+        sample("Ins [3 2], Ins_tag lengths [4 1 4], Filter_tag lengths [4]", is_lod=False),
     ),
     refuses=(
-        sample({"Ins": normal(3, 2), **_TAGS, "Filter_tag": lengths(5)}),
-        sample({**_ROWS, "Ins_tag@LOD": [offsets(2, 4)], "Filter_tag": lengths(5)}),
-        sample({**_ROWS, "Ins_tag": normal(6, 1), "Filter_tag": lengths(5)}),
-        sample({**_ROWS, "Ins": normal(6, 2, 2), "Filter_tag": lengths(5)}),
+        sample("Ins [3 2]", _TAGS, "Filter_tag lengths [5]"),
+        sample(_ROWS, "Ins_tag@LOD [2 4], Filter_tag lengths [5]"),
+        sample(_ROWS, "Ins_tag [6 1], Filter_tag lengths [5]"),
+        sample(_ROWS, "Ins [6 2 2], Filter_tag lengths [5]"),
     ),
     slope=Op("filter_by_instag_grad", FilterByInstagGrad, shapes_of=("Ins",)),
 )
@@ -158,14 +151,10 @@ define(
     lod=no_sequences,
     samples=(
         sample(
-            {
-                "X": offsets(2, 1, 3),
-                "Y": _tags(0, 1, 5, 2, 3, 7),
-                "YLod": offsets(2, 1, 3),
-                "Tags": lengths(3, 0),
-            }
+            "X offsets [2 1 3], Y table [0; 1; 5; 2; 3; 7], YLod offsets [2 1 3], "
+            "Tags lengths [3 0]"
         ),
-        sample({"X": offsets(2, 1), "Y": lengths(4, 1), "Tags": lengths(1)}),
-        sample({"Y": integers(5, high=2), "Tags": lengths(7)}, of_rows=False),
+        sample("X offsets [2 1], Y lengths [4 1], Tags lengths [1]"),
+        sample("Y 0:2 [5], Tags lengths [7]", of_rows=False),
     ),
 )

@@ -6,7 +6,7 @@ attributes and defaults are Paddle's.
 
 from __future__ import annotations
 
-from .collective import gathered_rows, like_operand, scattered_rows
+from .collective import gathered_rows, like_input, scattered_rows
 from .lod import no_sequences
 from .operands import record_of
 from .registry import define_message
@@ -37,15 +37,15 @@ for _type, _record, _shape in (
     ),
     ("c_comm_init", record_of("x", nranks=1, rank=0, ring_id=0), as_declared),
     ("c_comm_init_all", record_of("", devices=[], ring_id=0), as_declared),
-    ("c_broadcast", record_of("x", "out", **_RING, root=0), like_operand),
+    ("c_broadcast", record_of("x", "out", **_RING, root=0), like_input),
     *(
-        (f"c_allreduce_{kind}", record_of("x", "out", **_RING), like_operand)
+        (f"c_allreduce_{kind}", record_of("x", "out", **_RING), like_input)
         for kind in ("sum", "max", "min", "prod")
     ),
     ("c_allgather", _SHARES, gathered_rows),
     ("c_reducescatter", _SHARES, scattered_rows),
-    ("c_sync_calc_stream", record_of("x", "out"), like_operand),
-    ("c_sync_comm_stream", record_of("x", "out", ring_id=0), like_operand),
+    ("c_sync_calc_stream", record_of("x", "out"), like_input),
+    ("c_sync_comm_stream", record_of("x", "out", ring_id=0), like_input),
 ):
     define_message(_type, _record, _shape, lod=no_sequences)
 

@@ -8,7 +8,7 @@ from ...strategies.types import INTEGERS, VarType
 from .lod import no_sequences
 from .operands import Input, Operands, Output
 from .registry import define
-from .samples import integers, sample, table
+from .samples import sample
 from .shapes import Sized
 
 
@@ -28,11 +28,7 @@ class TdmSampler(Operands):
     dtype: int = int(VarType.INT32)
 
 
-_TREE = {
-    "X": integers(5, 1, high=4),
-    "Travel": table([[1, 3], [1, 4], [2, 5], [2, 0]]),
-    "Layer": table([[1], [2], [3], [4], [5], [6]]),
-}
+_TREE = "X 0:4 [5 1], Travel table [1 3; 1 4; 2 5; 2 0], Layer table [1; 2; 3; 4; 5; 6]"
 _ENDS = {"layer_offset_lod": [0, 2, 6]}
 define(
     "tdm_sampler",

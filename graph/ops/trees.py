@@ -12,7 +12,7 @@ from . import formula as f
 from .lod import like, no_sequences
 from .operands import Array, Input, Operands, Output, Positive, named
 from .registry import define, slope
-from .samples import integers, normal, sample, uniform
+from .samples import sample
 from .shapes import Sized
 
 
@@ -65,11 +65,7 @@ def tree_conv(a: TreeConv) -> f.Results:
     return {"out": (parts[0] + parts[1] + parts[2]).reshape(a.out.shape)}
 
 
-_TREE = {
-    "NodesVector": normal(2, 4, 3),
-    "EdgeSet": integers(2, 3, 2, high=1),
-    "Filter": normal(3, 3, 2, 2),
-}
+_TREE = "NodesVector [2 4 3], EdgeSet 0:1 [2 3 2], Filter [3 3 2 2]"
 
 define(
     "tree_conv",
@@ -80,10 +76,7 @@ define(
         lambda op: op.require(op.attr("max_depth") > 1, "max_depth must be above 1"),
     ),
     formula=tree_conv,
-    samples=(
-        sample(_TREE),
-        sample({**_TREE, "EdgeSet": integers(2, 1, 2, low=1, high=3)}, max_depth=3),
-    ),
+    samples=(sample(_TREE), sample(_TREE, "EdgeSet 1:3 [2 1 2]", max_depth=3)),
     refuses=(sample(_TREE, max_depth=1),),
     slope=slope("nodes_vector edge_set filter d_out", "d_nodes_vector d_filter"),
 )
@@ -116,7 +109,7 @@ define(
         "-> Out [steps batch beams]"
     ),
     formula=gather_tree,
-    samples=(sample({"Ids": integers(4, 2, 3, high=9), "Parents": integers(4, 2, 3, high=3)}),),
+    samples=(sample("Ids 0:9 [4 2 3], Parents 0:3 [4 2 3]"),),
 )
 
 
@@ -148,7 +141,7 @@ def tdm_child(a: TdmChild) -> f.Results:
     }
 
 
-_TREE = {"X": integers(4, 1, high=7), "TreeInfo": integers(7, 5, high=7)}
+_TREE = "X 0:7 [4 1], TreeInfo 0:7 [7 5]"
 define(
     "tdm_child",
     TdmChild,
@@ -257,14 +250,9 @@ def hierarchical_sigmoid_rows(a: HierarchicalSigmoidRows) -> f.Results:
     return {"rows": index.reshape(-1), "values": values.reshape(rows * steps, -1)}
 
 
-_CLASSES = {"X": normal(4, 3), "W": normal(5, 3), "Label": integers(4, 1, high=6)}
-_CUSTOM = {
-    **_CLASSES,
-    "PathTable": integers(4, 3, low=-1, high=5),
-    "PathCode": integers(4, 3, low=-1, high=3),
-}
-_CUSTOM_WAY = {slot: _CUSTOM[slot] for slot in ("Label", "PathTable", "PathCode")}
-_COSTS = {"X": normal(4, 3), "PreOut": uniform(4, 3, low=0.1), "Out@GRAD": normal(4, 1)}
+_CLASSES = "X [4 3], W [5 3], Label 0:6 [4 1]"
+_WAY = "PathTable -1:5 [4 3], PathCode -1:3 [4 3]"
+_COSTS = "X [4 3], PreOut 0.1:1.0 [4 3], Out@GRAD [4 1]"
 
 define(
     "hierarchical_sigmoid",
@@ -281,9 +269,9 @@ define(
     only_uses=lambda attrs: True,
     needs=lambda attrs: {"W_Out": ("W",)},
     samples=(
-        sample({**_CLASSES, "Bias": normal(5, 1)}, num_classes=6),
-        sample({**_CLASSES, "Label": integers(4, high=6)}, num_classes=6),
-        sample(_CUSTOM, num_classes=5),
+        sample(_CLASSES, "Bias [5 1]", num_classes=6),
+        sample(_CLASSES, "Label 0:6 [4]", num_classes=6),
+        sample(_CLASSES, _WAY, num_classes=5),
     ),
     slope=slope("x w label path_table path_code bias pre_out d_out", "d_x d_w d_bias"),
 )
@@ -299,7 +287,7 @@ define(
     formula=hierarchical_sigmoid_rows,
     lod=no_sequences,
     samples=(
-        sample({**_COSTS, "Label": integers(4, 1, high=6)}, num_classes=6, height=5),
-        sample({**_CUSTOM_WAY, **_COSTS}, num_classes=5, height=5),
+        sample(_COSTS, "Label 0:6 [4 1]", num_classes=6, height=5),
+        sample("Label 0:6 [4 1]", _WAY, _COSTS, num_classes=5, height=5),
     ),
 )

@@ -23,7 +23,7 @@ from .operands import (
 )
 from .reduction import Reduce, ReduceGradOfOut, reduce_shape
 from .registry import Op, define, slope
-from .samples import normal, sample
+from .samples import sample
 from .shapes import Sized
 
 
@@ -47,11 +47,8 @@ define(
     Sized("X -> Out, Norm [*rows]", "at = front(axis, X)", "rows = X[:at] + (1,) + X[at + 1 :]"),
     lod=no_sequences,
     formula=norm,
-    samples=(
-        sample({"X": normal(3, 4)}, axis=1),
-        sample({"X": normal(2, 3, 2)}, axis=-2, epsilon=0.1),
-    ),
-    refuses=(sample({"X": normal(3, 4)}, axis=2),),
+    samples=(sample("X [3 4]", axis=1), sample("X [2 3 2]", axis=-2, epsilon=0.1)),
+    refuses=(sample("X [3 4]", axis=2),),
     slope=slope("x norm d_out", "d_x"),
 )
 
@@ -89,10 +86,7 @@ define(
     CosSim,
     Sized("X [N ...], Y as X [M ...] -> Out [N 1], XNorm [N 1], YNorm [M 1]", *_ONE_OR_EACH),
     formula=cos_sim,
-    samples=(
-        sample({"X": normal(3, 4), "Y": normal(3, 4)}),
-        sample({"X": normal(3, 2, 2), "Y": normal(1, 2, 2)}),
-    ),
+    samples=(sample("X [3 4], Y [3 4]"), sample("X [3 2 2], Y [1 2 2]")),
     slope=slope("x y x_norm y_norm out d_out", "d_x d_y"),
 )
 
@@ -164,11 +158,11 @@ define(
     ),
     formula=p_norm,
     samples=(
-        sample({"X": normal(3, 4)}),
-        sample({"X": normal(2, 3, 2)}, porder=3.0, axis=1, keepdim=True),
-        sample({"X": normal(5)}, porder=1.0, axis=0),
+        sample("X [3 4]"),
+        sample("X [2 3 2]", porder=3.0, axis=1, keepdim=True),
+        sample("X [5]", porder=1.0, axis=0),
     ),
-    refuses=(sample({"X": normal(3, 4)}, axis=2),),
+    refuses=(sample("X [3 4]", axis=2),),
     slope=Op("p_norm_grad", PNormGrad, formula=p_norm_grad),
 )
 
@@ -196,10 +190,10 @@ define(
     reduce_shape,
     formula=frobenius_norm,
     samples=(
-        sample({"X": normal(3, 4)}, dim=[0, 1], reduce_all=True),
-        sample({"X": normal(2, 3, 2)}, dim=[-1, 0], keep_dim=True),
+        sample("X [3 4]", dim=[0, 1], reduce_all=True),
+        sample("X [2 3 2]", dim=[-1, 0], keep_dim=True),
     ),
-    refuses=(sample({"X": normal(3, 4)}, dim=[2]),),
+    refuses=(sample("X [3 4]", dim=[2]),),
     slope=Op("frobenius_norm_grad", ReduceGradOfOut, formula=frobenius_norm_grad),
 )
 
@@ -209,7 +203,7 @@ define(
     Unary,
     Sized("X -> Out [1]"),
     formula=lambda a: {"out": f.absolute(a.x).sum().reshape(1)},
-    samples=(sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
+    samples=(sample("X [3 4]"), sample("X [5]")),
     slope=Op("l1_norm_grad", SlopeOfX),
 )
 
@@ -253,9 +247,9 @@ define(
     ),
     formula=dist,
     samples=(
-        sample({"X": normal(3, 4), "Y": normal(3, 4)}),
-        sample({"X": normal(2, 3, 4), "Y": normal(3, 1)}, p=3.0),
-        sample({"X": normal(3, 1), "Y": normal(4)}, p=math.inf),
+        sample("X [3 4], Y [3 4]"),
+        sample("X [2 3 4], Y [3 1]", p=3.0),
+        sample("X [3 1], Y [4]", p=math.inf),
     ),
     slope=Op("dist_grad", DistGrad, formula=dist_grad),
 )
@@ -280,9 +274,6 @@ define(
         "width = prod(X[1:])",
     ),
     formula=squared_l2_distance,
-    samples=(
-        sample({"X": normal(3, 4), "Y": normal(3, 4)}),
-        sample({"X": normal(3, 2, 2), "Y": normal(1, 2, 2)}),
-    ),
+    samples=(sample("X [3 4], Y [3 4]"), sample("X [3 2 2], Y [1 2 2]")),
     slope=slope("(x) (y) sub_result d_out", "d_x d_y"),
 )

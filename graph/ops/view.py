@@ -10,7 +10,7 @@ from .lod import no_sequences
 from .operands import Operands, Slot, Unary, record, record_of, slope_record
 from .registry import Inference, Op, Specs, define, differentiable, like_operands
 from .rules import normal_axis, of_shape, product, sizes_read
-from .samples import lengths, normal, sample
+from .samples import sample
 from .second_order import copied
 from .shapes import Sized
 
@@ -144,26 +144,23 @@ _define_views(
     "d_x d_shape_slot d_shape_tensor",
     second_attrs={"use_quantizer": False},
     numbers={"ShapeTensor": "shape", "Shape": "shape"},  # a list counts first
-    samples=(
-        sample({"X": normal(2, 3, 4)}, shape=[0, -1]),
-        sample({"X": normal(4, 3)}, shape=[2, 6]),
-    ),
-    refuses=(sample({"X": normal(3, 4)}, shape=[5, 2]), sample({"X": normal(3, 4)}, shape=[5, -1])),
+    samples=(sample("X [2 3 4]", shape=[0, -1]), sample("X [4 3]", shape=[2, 6])),
+    refuses=(sample("X [3 4]", shape=[5, 2]), sample("X [3 4]", shape=[5, -1])),
     views={"Out": "X"},
     read_each_step={
         "samples": (
-            sample({"X": normal(2, 3, 4), "Shape": lengths(0, -1)}),
-            sample({"X": normal(4, 3), "ShapeTensor": [lengths(2), lengths(6)]}, shape=[-1, 6]),
+            sample("X [2 3 4], Shape lengths [0 -1]"),
+            sample("X [4 3], ShapeTensor* lengths [2] [6]", shape=[-1, 6]),
         ),
-        "refuses": (sample({"X": normal(3, 4), "Shape": lengths(5, 2)}),),
+        "refuses": (sample("X [3 4], Shape lengths [5 2]"),),
     },
 )
 _define_views(
     "squeeze",
     squeezed,
     record_of("x", "out", axes=[]),
-    samples=(sample({"X": normal(3, 1, 4, 1)}, axes=[1]), sample({"X": normal(1, 4)}, axes=[])),
-    refuses=(sample({"X": normal(3, 1)}, axes=[0]),),
+    samples=(sample("X [3 1 4 1]", axes=[1]), sample("X [1 4]", axes=[])),
+    refuses=(sample("X [3 1]", axes=[0]),),
     views={"Out": "X"},
 )
 _define_views(
@@ -171,21 +168,21 @@ _define_views(
     unsqueezed,
     record_of("x axes_tensor? axes_tensor_list*?", "out", axes=[]),
     numbers={"AxesTensorList": "axes", "AxesTensor": "axes"},
-    samples=(sample({"X": normal(3, 4)}, axes=[1]), sample({"X": normal(3, 4)}, axes=[0, -1])),
+    samples=(sample("X [3 4]", axes=[1]), sample("X [3 4]", axes=[0, -1])),
     views={"Out": "X"},
     read_each_step={
         "samples": (
-            sample({"X": normal(3, 4), "AxesTensor": lengths(0, 2)}),
-            sample({"X": normal(3, 4), "AxesTensorList": [lengths(1), lengths(0)]}),
+            sample("X [3 4], AxesTensor lengths [0 2]"),
+            sample("X [3 4], AxesTensorList* lengths [1] [0]"),
         ),
-        "refuses": (sample({"X": normal(3, 4), "AxesTensor": lengths(4)}),),
+        "refuses": (sample("X [3 4], AxesTensor lengths [4]"),),
     },
 )
 _define_views(
     "flatten",
     flattened,
     record_of("x", "out", axis=1),
-    samples=(sample({"X": normal(2, 3, 4)}, axis=2), sample({"X": normal(2, 3)}, axis=0)),
+    samples=(sample("X [2 3 4]", axis=2), sample("X [2 3]", axis=0)),
     views={"Out": "X"},
 )
 
@@ -217,9 +214,9 @@ _define_views(
     keeps_order=lambda attrs, slots: list(attrs["axis"]) == sorted(attrs["axis"]),
     lod=no_sequences,
     samples=(
-        sample({"X": normal(2, 3, 4)}, axis=[2, 0, 1]),
-        sample({"X": normal(3, 4)}, axis=[1, 0]),
-        sample({"X": normal(3, 4)}, axis=[0, 1]),
+        sample("X [2 3 4]", axis=[2, 0, 1]),
+        sample("X [3 4]", axis=[1, 0]),
+        sample("X [3 4]", axis=[0, 1]),
     ),
-    refuses=(sample({"X": normal(3, 4)}, axis=[0, 2]),),
+    refuses=(sample("X [3 4]", axis=[0, 2]),),
 )

@@ -10,7 +10,7 @@ from . import formula as f
 from .operands import Input, Inputs, Operands, Output, named
 from .registry import Inference, Specs, define, slope
 from .rules import merge_dims, of_shape
-from .samples import normal, sample
+from .samples import sample
 from .shapes import Sized
 
 _OFFSETS = {"Offsets": "offsets"}
@@ -62,13 +62,13 @@ define(
     numbers=_OFFSETS,
     shapes_of=("Y",),
     samples=(
-        sample({"X": normal(4, 5)}, shape=[2, 3], offsets=[1, 2]),
-        sample({"X": normal(3, 4, 2), "Y": normal(2, 2, 2)}, offsets=[0, 1, 0]),
+        sample("X [4 5]", shape=[2, 3], offsets=[1, 2]),
+        sample("X [3 4 2], Y [2 2 2]", offsets=[0, 1, 0]),
     ),
     refuses=(
-        sample({"X": normal(4, 5)}, shape=[2, 3], offsets=[3, 2]),
-        sample({"X": normal(4, 5)}, shape=[2], offsets=[0]),
-        sample({"X": normal(4, 5)}, shape=[2, 2], offsets=[-1, 0]),
+        sample("X [4 5]", shape=[2, 3], offsets=[3, 2]),
+        sample("X [4 5]", shape=[2], offsets=[0]),
+        sample("X [4 5]", shape=[2, 2], offsets=[-1, 0]),
     ),
     slope=slope("(x) offsets_tensor d_out", "d_x", numbers=_OFFSETS),
 )
@@ -90,10 +90,10 @@ define(
     CropTensor,
     crop_shape,
     numbers=_NUMBERS,
-    samples=(sample({"X": normal(4, 5)}, shape=[2, -1], offsets=[1, 2]),),
+    samples=(sample("X [4 5]", shape=[2, -1], offsets=[1, 2]),),
     refuses=(
-        sample({"X": normal(4, 5)}, shape=[2, 4], offsets=[0, 2]),
-        sample({"X": normal(4, 5)}, shape=[2, 0], offsets=[0, 2]),
+        sample("X [4 5]", shape=[2, 4], offsets=[0, 2]),
+        sample("X [4 5]", shape=[2, 0], offsets=[0, 2]),
     ),
     slope=slope("(x) offsets_whole offsets_tensor d_out", "d_x", numbers=_OFFSETS_OF_EITHER),
 )
@@ -115,10 +115,7 @@ define(
         "every(size <= whole for size, whole in zip(Y, X)); Y must have no larger size than X",
     ),
     shapes_of=("X",),
-    samples=(
-        sample({"X": normal(4, 5), "Y": normal(2, 3)}, pad_value=1.5),
-        sample({"X": normal(2, 3), "Y": normal(2, 3)}),
-    ),
+    samples=(sample("X [4 5], Y [2 3]", pad_value=1.5), sample("X [2 3], Y [2 3]")),
     slope=slope("(y) d_out", "d_y"),
 )
 
@@ -167,20 +164,17 @@ def partial_concat_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape((rows, length * len(op.specs("X"))), op.specs("X")[0])}
 
 
-_TWO = [normal(2, 4), normal(2, 4)]
+_TWO = "X* [2 4] [2 4]"
 
 define(
     "partial_concat",
     PartialConcat,
     partial_concat_shape,
-    samples=(
-        sample({"X": _TWO}, start_index=1, length=2),
-        sample({"X": [normal(3, 4)] * 3}, start_index=-3),
-    ),
+    samples=(sample(_TWO, start_index=1, length=2), sample("X* [3 4] [3 4] [3 4]", start_index=-3)),
     refuses=(
-        sample({"X": _TWO}, start_index=4),
-        sample({"X": _TWO}, start_index=2, length=3),
-        sample({"X": [normal(2, 4), normal(2, 3)]}),
+        sample(_TWO, start_index=4),
+        sample(_TWO, start_index=2, length=3),
+        sample("X* [2 4] [2 3]"),
     ),
     slope=slope("(x) d_out", "d_x"),
 )
@@ -189,10 +183,7 @@ define(
     PartialSum,
     lambda op: {"Out": of_shape(partial_width(op), op.specs("X")[0])},
     formula=partial_sum,
-    samples=(
-        sample({"X": _TWO}, start_index=1, length=2),
-        sample({"X": [normal(3, 4)] * 3}, start_index=-3),
-    ),
-    refuses=(sample({"X": _TWO}, length=5),),
+    samples=(sample(_TWO, start_index=1, length=2), sample("X* [3 4] [3 4] [3 4]", start_index=-3)),
+    refuses=(sample(_TWO, length=5),),
     slope=slope("(x) d_out", "d_x"),
 )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from .lod import no_sequences
 from .operands import Input, Operands, Output, Positive, named
 from .registry import Op, define
-from .samples import integers, normal, sample, table, uniform
+from .samples import integers, normal, sample, table
 from .shapes import Sized
 
 
@@ -66,7 +66,7 @@ define(
     lod=no_sequences,
     samples=(
         sample(_YOLO, **_MAP),
-        sample({**_YOLO, "GTScore": uniform(2, 3)}, **_MAP, ignore_thresh=0.3, scale_x_y=1.2),
+        sample(_YOLO, "GTScore uniform [2 3]", **_MAP, ignore_thresh=0.3, scale_x_y=1.2),
         sample(_YOLO, **_ANCHORS, anchor_mask=[1, 2], use_label_smooth=False),
     ),
     slope=Op("yolov3_loss_grad", YoloLossGrad),

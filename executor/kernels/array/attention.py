@@ -69,11 +69,9 @@ def heads_first(array: Array, layout: str) -> Any:
     """Return an operand as a view [B, H, rows, D]."""
     if layout != "bhtd":
         return array.swapaxes(1, 2)
-    return array[(None,) * (4 - array.ndim)] if array.ndim < 3 else _widened(array)
-
-
-def _widened(array: Array) -> Any:
-    return array[:, None] if array.ndim == 3 else array
+    if array.ndim == 3:
+        return array[:, None]
+    return array[(None,) * (4 - array.ndim)]
 
 
 def operands(q: Any, k: Any, v: Any, layout: str) -> Views:

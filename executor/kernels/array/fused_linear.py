@@ -43,7 +43,7 @@ def fused_gemm_epilogue(dev: Device, a: FusedGemmEpilogue) -> list[Step]:
     return [*steps, *bind_scalar(lambda s: act(s), {"s": sum_MN}, {}, out_MN, dev)]
 
 
-def kept_of(a: FusedGemmEpilogueGrad) -> Array:
+def slope_argument(a: FusedGemmEpilogueGrad) -> Array:
     """Return the argument of the activation's slope: Out of relu, ReserveSpace of gelu."""
     argument = a.out if a.activation_grad == "relu_grad" else a.reserve_space
     assert argument is not None, "the activation's result or operand was not kept"
@@ -63,7 +63,7 @@ def fused_gemm_epilogue_grad(dev: Device, a: FusedGemmEpilogueGrad) -> list[Step
     steps: list[Step] = []
     if a.activation_grad != "none":
         act = a.activation_grad.removesuffix("_grad")
-        at = {slope_reads(act): kept_of(a).reshape(d_MN.shape)}
+        at = {slope_reads(act): slope_argument(a).reshape(d_MN.shape)}
         d_activated, d_MN = d_MN, dev.scratch(d_MN.shape, a.d_out.dtype)
         steps += sloped(dev, act, {"approximate": a.approximate}, at, d_activated, d_MN)
     if a.d_bias is not None:

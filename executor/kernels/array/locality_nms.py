@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....graph.ops.locality_nms import LocalityAwareNms, OffsetsOfMerged, chosen
+from ....graph.ops.locality_nms import LocalityAwareNms, chosen
 from ..registry import each_step
 
 
@@ -10,8 +10,3 @@ from ..registry import each_step
 def locality_aware_nms(a: LocalityAwareNms) -> None:
     choice = chosen(a)
     a.out[...] = choice.rows if len(choice.rows) else -1
-
-
-@each_step("lod_of_merged", on=("numpy",))
-def lod_of_merged(a: OffsetsOfMerged) -> None:
-    a.out[...] = chosen(a).offsets()

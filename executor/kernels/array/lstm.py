@@ -208,19 +208,26 @@ def _backward(dev: Device, op: str, a: LstmGrad | LstmpGrad, means: Means) -> St
                 **now,
             )
             xp.copyto(d, factors[0](d_now))
-        if a.d_input is not None:
-            a.d_input[steps.rows] = d_gates
         for result, d_state in ((a.d_h0, d_last), (a.d_c0, d_cell)):
             if result is not None:
                 result[steps.order] = d_state
-        if a.d_weight is not None:
-            _weights(xp, a, steps, by_time, d_gates)
-        if a.d_bias is not None:
-            _bias(xp, a, steps, cell, d_gates)
+        _write_slopes(xp, a, steps, by_time, cell, d_gates)
         if through is not None:
             through.finish()
 
     return run
+
+
+def _write_slopes(
+    xp: Any, a: LstmGrad | LstmpGrad, steps: TimeSteps, fed_back: Array, cell: Array, d_gates: Array
+) -> None:
+    """Write the gradients of what all steps have in common, from those of the gates."""
+    if a.d_input is not None:
+        a.d_input[steps.rows] = d_gates
+    if a.d_weight is not None:
+        _weights(xp, a, steps, fed_back, d_gates)
+    if a.d_bias is not None:
+        _bias(xp, a, steps, cell, d_gates)
 
 
 def _weights(

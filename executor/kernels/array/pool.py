@@ -135,10 +135,6 @@ def padded(dev: Device, x: Array, win: Windows, fill: float) -> tuple[Any, list[
     return room, [partial(dev.xp.copyto, win.interior(room), x)]
 
 
-def _axes(x: Array) -> tuple[int, ...]:
-    return tuple(range(2, x.ndim))
-
-
 def pooled(
     dev: Device, win: Windows, x: Array, out: Any, average: bool, exclusive: bool = True
 ) -> list[Step]:
@@ -148,7 +144,7 @@ def pooled(
     divide = [partial(xp.multiply, out, shares, out)] if average else []
     if win.uneven or (average and not win.padded and set(win.out) == {1}):
         join = xp.add.reduce if average else dev.reducer("maximum")
-        axes = _axes(x)
+        axes = tuple(range(2, x.ndim))
         cells = win.cells(x, out)
         return [*(partial(join, window, axes, None, cell, True) for window, cell in cells), *divide]
     source, steps = padded(dev, x, win, 0.0 if average else -np.inf)

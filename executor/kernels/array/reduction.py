@@ -34,7 +34,7 @@ def _part(width: int) -> int:
     return next((part for part in _PARTS if width % part == 0), 0)
 
 
-def kept(x: Array, small: Array, axes: tuple[int, ...]) -> Any:
+def reduced_view(x: Array, small: Array, axes: tuple[int, ...]) -> Any:
     """View a reduced array with its reduced dimensions kept as 1."""
     return small.reshape(tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
 
@@ -55,7 +55,7 @@ def _as(dev: Device, array: Array, dtype: Any) -> tuple[Any, list[Step]]:
 def _reduce(dev: Device, name: str, a: Reduce) -> tuple[list[Step], int]:
     x, steps = _as(dev, a.x, a.out.dtype)
     axes = axes_of(x.ndim, a.dim, a.reduce_all)
-    target = kept(x, a.out, axes)
+    target = reduced_view(x, a.out, axes)
     count = 1
     for axis in axes:
         count *= x.shape[axis]
@@ -139,7 +139,7 @@ for _op_type, _name in (
     kernel(_op_type)(partial(_reduced, _name))
 
 
-def _tell(test: str, combine: str) -> Any:
+def _test_of_all(test: str, combine: str) -> Any:
     def bind(dev: Device, a: Unary) -> list[Step]:
         mask = dev.scratch(a.x.shape, bool)
         target = a.out.reshape((1,) * a.x.ndim)
@@ -152,9 +152,9 @@ def _tell(test: str, combine: str) -> Any:
     return bind
 
 
-kernel("isfinite")(_tell("isfinite", "logical_and"))  # every element is finite
-kernel("isnan")(_tell("isnan", "logical_or"))  # some element is
-kernel("isinf")(_tell("isinf", "logical_or"))
+kernel("isfinite")(_test_of_all("isfinite", "logical_and"))  # every element is finite
+kernel("isnan")(_test_of_all("isnan", "logical_or"))  # some element is
+kernel("isinf")(_test_of_all("isinf", "logical_or"))
 
 
 def _along(array: Array, axis: int, part: slice) -> Any:

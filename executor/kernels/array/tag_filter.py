@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....graph.ops.operands import Array
 from ....graph.ops.sequence_choice import within
 from ....graph.ops.tag_filter import FilterByInstag, FilterByInstagGrad, OffsetsTagged, tagged
 from ...device.device import Device
@@ -13,15 +12,11 @@ from ..registry import Step, each_step, kernel
 ON = ("numpy",)
 
 
-def _numbers(a: FilterByInstag) -> Array:
-    return tagged(a.ins_tag, a.ins_tag_lod[-1] if a.ins_tag_lod else None, a.filter_tag)
-
-
 @each_step("filter_by_instag", on=ON, low=True)
 def filter_by_instag(a: FilterByInstag) -> None:
     """IndexMap: where a sequence stands in Out, where in Ins, and how many rows it has."""
     rows = len(a.ins)
-    numbers = _numbers(a)
+    numbers = tagged(a.ins_tag, a.ins_tag_lod[-1] if a.ins_tag_lod else None, a.filter_tag)
     if not numbers.size:
         a.out[...] = a.out_val_if_empty
         a.loss_weight[...] = 0

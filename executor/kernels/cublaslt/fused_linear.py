@@ -10,7 +10,7 @@ from typing import Any
 from ....graph.ops.fused_linear import GEMM, FusedGemmEpilogue, FusedGemmEpilogueGrad
 from ....graph.ops.operands import Array
 from ...device.device import Device
-from ..array.fused_linear import below_of, input_product, kept_of, matrices
+from ..array.fused_linear import below_of, input_product, matrices, slope_argument
 from ..cuda.support import part
 from ..registry import Step
 from .product import finished, product
@@ -126,7 +126,7 @@ def _slope(dev: Device, a: FusedGemmEpilogueGrad, d_activated: Array, target: Ar
     """Take a gradient through the activation; relu's slope is a function of Out, gelu's of its operand."""
     relu = a.activation_grad == "relu_grad"
     operands = {
-        "Out" if relu else "X": kept_of(a).reshape(d_activated.shape),
+        "Out" if relu else "X": slope_argument(a).reshape(d_activated.shape),
         "Out@GRAD": d_activated,
     }
     attrs = {} if relu else {"approximate": a.approximate}

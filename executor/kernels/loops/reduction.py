@@ -16,7 +16,7 @@ from ...codegen.native import Launch
 from ...codegen.text_loops import bind_text
 from ...device.device import Device
 from ..array.manipulation import tiles
-from ..array.reduction import kept, runs
+from ..array.reduction import reduced_view, runs
 from ..registry import Step, by_arrays, kernel
 from .elementwise import in_float32
 
@@ -24,7 +24,7 @@ _X = e.argument("x")
 
 
 def _summed(x: Array, axes: tuple[int, ...], out: Array) -> list[Step]:
-    return [*bind_loop([(e.copy(_X), kept(x, out, axes))], {"x": x})]
+    return [*bind_loop([(e.copy(_X), reduced_view(x, out, axes))], {"x": x})]
 
 
 def _faster(x: Array, axes: tuple[int, ...]) -> bool:
@@ -61,7 +61,7 @@ def extreme(
 
 def _extreme(name: str, dev: Device, a: Reduce) -> list[Step] | list[Launch]:
     axes = axes_of(a.x.ndim, a.dim, a.reduce_all)
-    return extreme(dev, name, a.x, axes, kept(a.x, a.out, axes))
+    return extreme(dev, name, a.x, axes, reduced_view(a.x, a.out, axes))
 
 
 for _name in ("max", "min"):

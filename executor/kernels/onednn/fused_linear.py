@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ....graph.ops.fused_linear import GEMM, FusedGemmEpilogue, FusedGemmEpilogueGrad
 from ...device.device import Device
-from ..array.fused_linear import below_of, input_product, kept_of, matrices
+from ..array.fused_linear import below_of, input_product, matrices, slope_argument
 from ..registry import Step
 from .elementwise import activation as activate
 from .elementwise import slope_of_rows
@@ -35,7 +35,7 @@ def fused_gemm_epilogue_grad(dev: Device, a: FusedGemmEpilogueGrad) -> list[Step
     act, point, d_activated = "none", None, d_MN
     if a.activation_grad != "none":
         act = _function(a.activation_grad.removesuffix("_grad"), a.approximate)
-        point, d_MN = kept_of(a).reshape(d_MN.shape), dev.scratch(d_MN.shape, a.d_out.dtype)
+        point, d_MN = slope_argument(a).reshape(d_MN.shape), dev.scratch(d_MN.shape, a.d_out.dtype)
     steps += slope_of_rows(dev, act, point, d_activated, d_MN, a.d_bias)
     if a.dx is not None and a.dy is not None:
         d_MN, copies = rounded(dev, d_MN)
