@@ -74,7 +74,7 @@ def picked(
     if not out.size:
         return []
     per = out.size // index.size
-    if out.size >= MOST:
+    if out.size >= MOST and len(out) > 1:
         half = index.size // 2
         return [
             *picked(dev, source, index[:half], out[:half], padding, op),
@@ -147,7 +147,7 @@ class Sums:
 
     def _each(self, name: str, body: str, arguments: Sequence[Argument]) -> None:
         """Add the launch that runs a text for each position."""
-        self.steps.append(each(self._dev, name, body, arguments, self._size, index="int"))
+        self.steps.append(each(self._dev, name, body, arguments, self._size))
 
     def _sort(self, name: str, body: str, arguments: Sequence[Argument], blocks: int = 1) -> None:
         """Add the launch of blocks that have a thread for each digit."""
@@ -305,8 +305,8 @@ _PLACE = f"""
 _ENDS = """
     const int key = keys[i];
     if (key >= rows) continue;
-    if (i == 0 || keys[i - 1] != key) ends[2 * key] = i;
-    if (i == count - 1 || keys[i + 1] != key) ends[2 * key + 1] = i + 1;"""
+    if (i == 0 || keys[i - 1] != key) ends[2LL * key] = i;
+    if (i == count - 1 || keys[i + 1] != key) ends[2LL * key + 1] = i + 1;"""
 
 # Whether a sorted position is the first of its row: its sum over those before is the number of the row's group.
 _FIRSTS = """
@@ -321,9 +321,9 @@ _GROUPS = """
     const int at = first ? group[i] : group[i] - 1;
     if (first) {
       numbers[at] = key;
-      ends[2 * at] = i;
+      ends[2LL * at] = i;
     }
-    if (i == count - 1 || keys[i + 1] != key) ends[2 * at + 1] = i + 1;"""
+    if (i == count - 1 || keys[i + 1] != key) ends[2LL * at + 1] = i + 1;"""
 
 
 def _runs(total: str, kind: str, lanes: int) -> str:
