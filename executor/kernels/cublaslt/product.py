@@ -15,6 +15,7 @@ import numpy as np
 from ....graph.ops.operands import Array
 from ...cuda.gemm import Gemm, Operands
 from ...device.device import Device
+from ..cuda.support import on_boundary
 from ..registry import Step
 from .support import copied
 
@@ -89,6 +90,9 @@ def finished(
     if layout is None or layout.transposed or None in (stored(a), stored(b)):
         return None
     if c.dtype != a.dtype or (bias is not None and not bias.flags.c_contiguous):
+        return None
+    # Of what an epilogue reads or writes the library is not told how it is aligned: it may load vectors.
+    if not all(on_boundary(dev, array) for array in (bias, aux) if array is not None):
         return None
     ld_aux = 0 if aux is None else aux.shape[1] * (8 if aux.dtype == np.uint8 else 1)
     gemm = _gemm(dev, a, b, c, more=more, epilogue=epilogue, ld_aux=ld_aux)

@@ -25,12 +25,13 @@ _ROWS = """
   constexpr int G = {group}, N = {count}, V = {vector};
   typedef {wide} A;
   typedef {kind} E;
+  typedef {mask} M;
   const int lane = threadIdx.x % G, groups = blockDim.x / G;
   long long r = (long long)blockIdx.x * groups + threadIdx.x / G;
   for (; r < rows; r += (long long)gridDim.x * groups) {{
     const long long begin = r * size;
     A x[N * V], top, total;
-    const E* of_mask = mask ? mask + row_at(r, heads, queries, {{mask_b, mask_h, mask_t}}) : mask;
+    const M* of_mask = mask ? mask + row_at(r, heads, queries, {{mask_b, mask_h, mask_t}}) : mask;
     load_scores<G, N, V>(x, scores + begin, of_mask, mask_s, size, lane);
     block_soften<G, N, V>(x, size, lane, top, total);
     const bool* of_mark = mark ? mark + begin : mark;
@@ -97,11 +98,15 @@ def _launched(
     vector = 4 if size % 4 == 0 and aligned else 1
     width = rounded_up(size)
     group, block = _group(width), max(_group(width), 256)
-    kinds = {"wide": c_type(scores.dtype), "kind": c_type(weights.dtype)}
+    like = weights if mask is None else mask
+    kinds = {
+        name: c_type(array.dtype)
+        for name, array in (("wide", scores), ("kind", weights), ("mask", like))
+    }
     head = _ROWS.format(group=group, count=-(-width // (group * vector)), vector=vector, **kinds)
     mask_b, mask_h, mask_t, mask_s = [0] * 4 if mask is None else _steps(mask)
     arguments = [
-        *gpu.read(scores=scores, mask=gpu.Maybe(mask, weights), mark=gpu.Maybe(mark, _MARK)),
+        *gpu.read(scores=scores, mask=gpu.Maybe(mask, like), mark=gpu.Maybe(mark, _MARK)),
         *gpu.written(weights=weights),
         *more,
         *gpu.longs(rows=rows, mask_b=mask_b, mask_h=mask_h, mask_t=mask_t),
