@@ -180,8 +180,8 @@ def _make(dev: Device, steps: list[Any]) -> None:
             step()
         return
     runtime.use()
-    for held, calls in groupby(steps, lambda step: graph_can_hold(step, dev.xp)):
-        if held and isinstance(runtime, SimulatedRuntime):
+    for in_graph, calls in groupby(steps, lambda step: graph_can_hold(step, dev.xp)):
+        if in_graph and isinstance(runtime, SimulatedRuntime):
             runtime.capture([*calls])()
         else:
             runtime.execute([*calls])
