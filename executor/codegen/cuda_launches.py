@@ -48,6 +48,10 @@ def read(**arrays: Array | Maybe) -> list[Argument]:
 def written(**arrays: Array | Maybe) -> list[Argument]:
     """Return parameters of arrays that the kernel writes."""
     pairs = [(name, a if isinstance(a, Maybe) else Maybe(a, a)) for name, a in arrays.items()]
+    for name, (array, like) in pairs:
+        assert array is None or array.dtype == like.dtype, (
+            f"{name}: {array.dtype}, not {like.dtype}"
+        )
     return [(f"{c_type(a.like.dtype)}* {name}", a.array) for name, a in pairs]
 
 

@@ -29,7 +29,8 @@ _COMPARISONS = {
     "not_equal": "!=",
 }  # fmt: skip
 _BITS = {"bitwise_and": "{0} & {1}", "bitwise_or": "{0} | {1}", "bitwise_xor": "{0} ^ {1}",
-         "left_shift": "{0} << {1}", "right_shift": "{0} >> {1}", "bitwise_not": "~{0}"}  # fmt: skip
+         "left_shift": "left_shift({0}, {1})", "right_shift": "right_shift({0}, {1})",
+         "bitwise_not": "~{0}"}  # fmt: skip
 _LOGIC = {"logical_and": "{0} && {1}", "logical_or": "{0} || {1}", "logical_xor": "{0} != {1}",
           "logical_not": "!{0}"}  # fmt: skip
 _C_NAMES = {"arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",

@@ -26,8 +26,11 @@ class Memory:
     strides: tuple[int, ...]
 
 
-def strides_of(array: Array, rank: int) -> tuple[int, ...]:
-    """Return an array's strides in loops of ``rank`` dimensions, in elements: 0 where it is repeated."""
+def strides_of(array: Array, rank: int = 0) -> tuple[int, ...]:
+    """Return an array's strides in loops of ``rank`` dimensions, in elements: 0 where it is repeated.
+
+    The loops have the array's dimensions, if it has more.
+    """
     sizes = zip(array.shape, array.strides, strict=True)
     own = [0 if size == 1 else step // array.itemsize for size, step in sizes]
     return (0,) * (rank - array.ndim) + tuple(own)

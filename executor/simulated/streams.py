@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from ...strategies.errors import ExecutionError
+
 
 class SimulatedStream:
     """Work that no thread has waited for yet. A piece that returns ``NOT_YET`` stays in front.
@@ -51,7 +53,15 @@ class SimulatedStream:
         self.did += 1
 
     def reach(self, point: int) -> None:
-        """Do the work up to a point."""
+        """Do the work up to a point.
+
+        Raises:
+            ExecutionError: a graph holds the call that waits. CUDA refuses it while work is captured.
+        """
+        if is_in_graph():
+            raise ExecutionError(
+                "work that a graph holds waits for a stream: it cannot be captured"
+            )
         while not self.advance(point):
             self.let_others()
             time.sleep(LOOK_S)

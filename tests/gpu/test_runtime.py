@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rowlock.executor.cuda.kernel import CudaKernel
-from rowlock.executor.cuda.runtime import Runtime
+from rowlock.executor.cuda.runtime import Captured, Runtime
 from rowlock.executor.cuda.transfers import device_array, download, upload
 from tests.ops.gpu import needs_compiler
 
@@ -63,6 +63,15 @@ def test_a_captured_graph_does_each_time_what_its_calls_do(runtime: Runtime) -> 
         graph()
         np.testing.assert_array_equal(download(runtime, y), turn)
         np.testing.assert_array_equal(download(runtime, z), turn + 1)
+
+
+def test_a_graph_holds_no_call_that_waits(runtime: Runtime) -> None:
+    """A GPU refuses it while the work is captured, a simulated one when the graph is launched."""
+    x = on_gpu(runtime, np.ones(3, "float32"))
+    with pytest.raises(Exception, match="captur"):
+        runtime.capture([Captured(download, runtime, x)])()
+        runtime.synchronize()
+    np.testing.assert_array_equal(download(runtime, x), 1)
 
 
 @pytest.mark.parametrize("other", [BEYOND, WITHIN])

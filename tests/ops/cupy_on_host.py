@@ -23,6 +23,7 @@ from rowlock.executor.device import gpus
 from rowlock.executor.host.host_memory import aligned
 from rowlock.executor.simulated import simulated
 from rowlock.executor.simulated.reference_dnn import ReferenceDnn
+from rowlock.executor.simulated.streams import is_in_graph
 from tests.ops import gpu
 
 _MOST_BLOCKS = (1 << 31) - 1, 65535, 65535
@@ -66,6 +67,7 @@ class HostArray(cupy.ndarray):  # type: ignore[misc]
     """An array of CuPy over host memory."""
 
     def get(self, *_how: Any) -> np.ndarray:
+        assert not is_in_graph(), "a graph holds a copy to memory that is not page-locked"
         return np.array(host(self))
 
     def fill(self, value: Any) -> None:
@@ -150,6 +152,7 @@ class Module(ModuleType):
     def asarray(self, value: Any, dtype: Any = None) -> HostArray:
         if isinstance(value, HostArray):
             return value
+        assert not is_in_graph(), "a graph holds a copy from memory that is not page-locked"
         value = np.asarray(value, dtype)
         array = array_of(value.shape, value.dtype)
         array[...] = value
@@ -212,6 +215,10 @@ class HostCupy(simulated.SimulatedRuntime):
 
     def copy(self, target: Any, source: Any, stream: Any) -> None:
         _same_bytes(target, source)
+        sides = [side for side in (target, source) if isinstance(side, np.ndarray)]
+        assert not is_in_graph() or all(side in self._pinned for side in sides), (
+            "a graph holds a copy between memory that is not page-locked"
+        )
         super().copy(host(target), host(source), stream)
 
     def copying(self, target: Any, source: Any) -> Step:

@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
+from rowlock.executor.cuda.runtime import graph_can_hold
 from rowlock.executor.device.device import Device
 from rowlock.executor.host.arena import shaped
 from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.kernels.registry import bind
+from rowlock.executor.simulated.simulated import SimulatedRuntime
 from rowlock.graph.ops.registry import OPS, Inference, Op, Spec
 from rowlock.graph.ops.samples import Draw, Sample
 from rowlock.strategies.types import is_float, is_low, to_numpy, to_var_type
@@ -167,14 +170,22 @@ def _bound(
 
 
 def _make(dev: Device, steps: list[Any]) -> None:
-    """Make the calls, and wait until what they do is done."""
-    if dev.runtime is None:
+    """Make the calls, and wait until what they do is done.
+
+    A simulated GPU makes those that a graph can hold as from a graph: it refuses there what CUDA would.
+    """
+    runtime = dev.runtime
+    if runtime is None:
         for step in steps:
             step()
         return
-    dev.runtime.use()
-    dev.runtime.execute(steps)
-    dev.runtime.synchronize()
+    runtime.use()
+    for in_graph, calls in groupby(steps, lambda step: graph_can_hold(step, dev.xp)):
+        if in_graph and isinstance(runtime, SimulatedRuntime):
+            runtime.capture([*calls])()
+        else:
+            runtime.execute([*calls])
+    runtime.synchronize()
 
 
 def _home(array: Any) -> Any:

@@ -64,6 +64,21 @@ def test_gradients_agree_with_those_in_double_precision(name: str, index: int) -
             close(other, value, 2e-5, slot)
 
 
+@pytest.mark.parametrize("kind", LOW)
+def test_a_mask_may_be_wider_than_scores(kind: str) -> None:
+    name, index = "fused_dot_product_attention", 1
+    op, inputs, attrs = drawn(name, index)
+    low = rounded(inputs, np.dtype(kind)) | {"Mask": inputs["Mask"]}
+    exact = rounded(low, "f8")
+    outputs, expected = run(op, low, attrs, **on()), run(op, exact, attrs)
+    close(outputs["Out"][0], expected["Out"][0], LOW[kind], "Out")
+    seeds = {"Out": seeds_of(op, expected)["Out"]}
+    slopes = gradients(op, low, outputs, rounded(seeds, np.dtype(kind)), attrs, **on())
+    grads = gradients(op, exact, rounded(outputs, "f8"), seeds, attrs)
+    for slot, (value,) in grads.items():
+        close(slopes[slot][0], value, 3 * LOW[kind], slot)
+
+
 @pytest.mark.parametrize(
     ("position", "name", "index"),
     [(i, *case) for i, case in enumerate(c for c in SAMPLES if c[1] in (0, 3))],

@@ -19,7 +19,8 @@ from rowlock.executor.device.device import Device
 from rowlock.executor.host.arena import spec_of
 from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.kernels.cublaslt import attention, feedforward, score_rows
-from rowlock.executor.kernels.cublaslt.product import product
+from rowlock.executor.kernels.cublaslt.fused_linear import weight_gradient
+from rowlock.executor.kernels.cublaslt.product import finished, product
 from rowlock.executor.kernels.registry import bind
 from rowlock.executor.plan.bind import Binder
 from rowlock.executor.plan.buckets import Buckets
@@ -119,6 +120,21 @@ def test_a_bias_gradient_comes_with_the_weights() -> None:
         weights = (F, D) if turned else (D, F)
         assert told(steps) == [(B * T, D, F, 1, "none"), (*weights, B * T, 1, epilogue)]
         assert len(steps) == 2
+
+
+def test_what_lies_off_a_boundary_is_no_part_of_an_epilogue() -> None:
+    """The library is not told how a bias or an activation's operand is aligned, and may load vectors."""
+    off = np.zeros(B * T * F + 1, "float16")[1:]
+    arrays = zeros("float16", X=(B * T, D), Y=(D, F)) | {"Bias": [off[:F]]}
+    steps = planned("fused_gemm_epilogue", arrays)
+    assert told(steps) == [(B * T, F, D, 1, "none")]
+    x, d, d_weight = (np.zeros(shape, "float16") for shape in ((B * T, D), (B * T, F), (D, F)))
+    steps = weight_gradient(simulated(), x, d, d_weight, off[:F])
+    assert told(steps) == [(D, F, B * T, 1, "none")]
+    (y,), before = arrays["Y"], off.reshape(B * T, F)
+    for aux, calls in ((before, None), (np.zeros_like(before), 1)):
+        whole = finished(simulated(), x, y, d, "gelu_aux", aux=aux)
+        assert (whole and len(whole)) == calls
 
 
 @pytest.mark.parametrize(

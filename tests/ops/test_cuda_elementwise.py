@@ -301,10 +301,12 @@ def test_integers_are_computed_as_by_numpy(dtype: str) -> None:
     x = rng.integers(info.min, info.max, 200, dtype)
     y = rng.integers(max(info.min, -5), 5, 200, dtype)
     y[:4], x[:4] = [0, info.max, max(info.min, -1), 1], info.min
+    y[4:8] = info.bits - 1, info.bits, 65 % info.max, 40
     with np.errstate(all="ignore"):
         expected = {
             "add": x + y, "multiply": x * y, "subtract": x - y, "floor_divide": x // y, "remainder": x % y,
             "fmod": np.fmod(x, y), "maximum": np.maximum(x, y), "square": x * x, "less": x < y,
+            "left_shift": x << y, "right_shift": x >> y,
         }  # fmt: skip
     roots = [e.call(fn, *([X] if fn == "square" else [X, Y])) for fn in expected]
     outputs = [(r, np.empty_like(v)) for r, v in zip(roots, expected.values(), strict=True)]

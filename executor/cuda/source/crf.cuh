@@ -11,17 +11,8 @@ struct Refusal {  // of offsets or lengths, and of labels
 struct Chain {
   int begin, length, all;  // rows, and those with what is padded
   template <bool PADDED, class I> static EVERYWHERE Chain of(const I* ends, int rows, int steps, Refusal no) {
-    const int b = blockIdx.x;
-    if constexpr (PADDED) {
-      const long long length = ends[b];
-      if (threadIdx.x == 0 && (length < 0 || length > steps)) refuse(no.word, no.noted, no.ends, length);
-      return {b * steps, (int)max(0LL, min(length, (long long)steps)), steps};
-    } else {
-      if (b == 0 && threadIdx.x == 0 && ends[gridDim.x] != rows) refuse(no.word, no.noted, no.ends, ends[gridDim.x]);
-      const int begin = (int)max(0LL, min((long long)ends[b], (long long)rows));
-      const int length = (int)max(0LL, min((long long)ends[b + 1], (long long)rows) - begin);
-      return {begin, length, length};
-    }
+    const Stretch own = Stretch::of<PADDED>(ends, PADDED ? steps : rows, no.word, no.noted, no.ends);
+    return {PADDED ? (int)blockIdx.x * steps : own.begin, own.length, PADDED ? steps : own.length};
   }
 };
 template <class L> EVERYWHERE int tag_of(const L* label, long long row, int tags, Refusal no) {

@@ -4,22 +4,6 @@
 // behind them; `most` places have room, and longer labels than a sequence has rows have no path.
 #pragma once
 
-struct Stretch {  // of what belongs to a sequence: where it begins, and how long it is
-  int begin, length;
-  template <bool PADDED, class I>
-  static EVERYWHERE Stretch of(const I* ends, int all, long long* word, volatile long long* noted, int assertion) {
-    const int b = blockIdx.x;
-    if constexpr (PADDED) {
-      const long long length = ends[b];
-      if (threadIdx.x == 0 && (length < 0 || length > all)) refuse(word, noted, assertion, length);
-      return {0, (int)max(0LL, min(length, (long long)all))};
-    } else {
-      if (b == 0 && threadIdx.x == 0 && ends[gridDim.x] != all) refuse(word, noted, assertion, ends[gridDim.x]);
-      const int begin = (int)max(0LL, min((long long)ends[b], (long long)all));
-      return {begin, (int)max(0LL, min((long long)ends[b + 1], (long long)all) - begin)};
-    }
-  }
-};
 template <bool PADDED> EVERYWHERE long long row_of(Stretch steps, int step) {
   return PADDED ? (long long)step * gridDim.x + blockIdx.x : steps.begin + step;
 }

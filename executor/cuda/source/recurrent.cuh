@@ -12,10 +12,6 @@ template <class T> EVERYWHERE T clipped_slope(T x, T limit) {
   return limit == 0 || (x < limit && x > -limit) ? (T)1 : (T)0;
 }
 
-template <class I> EVERYWHERE int offset(const I* ends, int sequence, int rows) {
-  return (int)max(0LL, min((long long)ends[sequence], (long long)rows));
-}
-
 // The order of rows by time, as `array/time_steps.py` has it: `order` of sequences, longest first, and where the
 // rows of each step start.
 template <class I>

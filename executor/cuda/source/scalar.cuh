@@ -37,6 +37,13 @@ __device__ __forceinline__ double floor_quotient(double a, double b) {
   double q = (a - floor_rest(a, b)) / b;
   return b == 0 ? a / b : rint(q);
 }
+// Shifts by no place of T, which C++ does not define, move all bits out.
+template <class T> __device__ __forceinline__ T left_shift(T a, T b) {
+  return (unsigned long long)b < sizeof(T) * 8 ? (T)((unsigned long long)a << b) : (T)0;
+}
+template <class T> __device__ __forceinline__ T right_shift(T a, T b) {
+  return (unsigned long long)b < sizeof(T) * 8 ? (T)(a >> b) : a < 0 ? (T)-1 : (T)0;
+}
 template <class T> __device__ __forceinline__ T whole_power(T base, T exponent) {
   if (exponent < 0) {  // cut at the point
     if (base == 0) return (T)(1ull << (sizeof(T) * 8 - 1));

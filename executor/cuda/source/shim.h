@@ -91,14 +91,6 @@ template <class T> static inline T __shfl_xor_sync(unsigned, T v, int mask, int 
 template <class T> static inline T __shfl_sync(unsigned, T v, int lane, int = 32) {
   return shuffled_(v, (fiber_ & ~31u) | ((unsigned)lane & 31u));
 }
-static inline int __syncthreads_or(int p) {
-  fibers_[fiber_].token = p != 0;
-  __syncthreads();
-  int any = 0;
-  for (unsigned i = 0; i < threads_; i++) any |= (int)fibers_[i].token;
-  __syncthreads();
-  return any;
-}
 static inline unsigned __ballot_sync(unsigned, int p) {
   fibers_[fiber_].token = p != 0;
   pause_();
@@ -108,18 +100,7 @@ static inline unsigned __ballot_sync(unsigned, int p) {
   return votes;
 }
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
-template <class T, class U> static inline T atomicAdd(T* at, U by) {
-  T old;
-  if constexpr (sizeof(T) == 4 && (T)0.5 != (T)0) {
-    unsigned was, now; float f;
-    do { was = __atomic_load_n((unsigned*)at, __ATOMIC_RELAXED); memcpy(&f, &was, 4); old = (T)f; f += (float)by;
-         memcpy(&now, &f, 4); } while (!__sync_bool_compare_and_swap((unsigned*)at, was, now));
-    return old;
-  } else {
-    old = __atomic_fetch_add(at, (T)by, __ATOMIC_RELAXED);
-    return old;
-  }
-}
+static inline int atomicAdd(int* at, int by) { return __atomic_fetch_add(at, by, __ATOMIC_RELAXED); }
 static inline unsigned long long atomicCAS(unsigned long long* at, unsigned long long old, unsigned long long by) {
   return __sync_val_compare_and_swap(at, old, by);
 }

@@ -14,7 +14,7 @@ import numpy as np
 
 from ....graph.ops.conv import ConvOperands
 from ....graph.ops.operands import Array
-from ...codegen.cuda_launches import each, ints, read, written
+from ...codegen.cuda_launches import MOST, each, longs, read, written
 from ...codegen.cuda_source import c_type
 from ...device.device import Device
 from ..array.conv import CONVOLUTIONS, Geometry, Product, geometry, product_kernels
@@ -121,13 +121,14 @@ def _launch(dev: Device, geo: Geometry, name: str, images: Array, windows: Any, 
     """Return the launch of a kernel between images and their windows, of which it makes ``work`` elements."""
     n, c, *inner = (stride // images.dtype.itemsize for stride in images.strides)
     steps = zip("ncdhw", (n, c, *[0] * (3 - len(inner)), *inner), strict=True)
-    arguments = ints(**{f"step_{axis}": step for axis, step in steps})
+    arguments = longs(**{f"step_{axis}": step for axis, step in steps})
     folds = name == "fold"
     arguments += written(images=images) if folds else read(images=images)
     arguments += read(windows=windows) if folds else written(windows=windows)
     definitions = _sizes(geo) + f"using Image = {c_type(images.dtype)};"
     body = _FOLD if folds else _UNFOLD
-    return each(dev, name, body, arguments, work, definitions=definitions, index="long long")
+    index = "unsigned" if work < MOST else "long long"  # of which the first is divided sooner
+    return each(dev, name, body, arguments, work, definitions=definitions, index=index)
 
 
 def _sizes(geo: Geometry) -> str:
@@ -144,7 +145,7 @@ def _sizes(geo: Geometry) -> str:
 
 
 _UNFOLD = """
-    unsigned r = (unsigned)i;
+    auto r = i;
     int ow = r % OW; r /= OW;
     int oh = r % OH; r /= OH;
     int od = r % OD; r /= OD;
@@ -156,11 +157,10 @@ _UNFOLD = """
     int h = oh * STRIDE_H + kh * GAP_H - BEFORE_H, w = ow * STRIDE_W + kw * GAP_W - BEFORE_W;
     Image found{};
     if (d >= 0 && d < D && h >= 0 && h < H && w >= 0 && w < W)
-      found = images[(long long)n * step_n + (long long)c * step_c + (long long)d * step_d + h * step_h +
-                     w * step_w];
+      found = images[n * step_n + c * step_c + d * step_d + h * step_h + w * step_w];
     windows[i] = found;"""
 _FOLD = """
-    unsigned r = (unsigned)i;
+    auto r = i;
     int w = r % W; r /= W;
     int h = r % H; r /= H;
     int d = r % D; r /= D;
@@ -180,7 +180,6 @@ _FOLD = """
         }
       }
     }
-    images[(long long)n * step_n + (long long)c * step_c + (long long)d * step_d + h * step_h + w * step_w] =
-        element<Image>(sum);"""
+    images[n * step_n + c * step_c + d * step_d + h * step_h + w * step_w] = element<Image>(sum);"""
 
 cublaslt(*CONVOLUTIONS)(product_kernels(_compute, rectified, through_relu))

@@ -23,7 +23,7 @@ from ..registry import Step, kernel
 from .product import product
 from .support import column_sums
 
-_INCLUDES = ("reduce.cuh", "choice.cuh", "assert.cuh", "crf.cuh")
+_INCLUDES = ("reduce.cuh", "choice.cuh", "assert.cuh", "stretch.cuh", "crf.cuh")
 _MOST_THREADS = 256
 
 

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....graph.ops.operands import Array
+from ...codegen.dimensions import strides_of
 from ...cuda.gemm import Gemm, Operands
 from ...device.device import Device
+from ..cuda.support import on_boundary
 from ..registry import Step
 from .support import copied
 
@@ -30,19 +32,12 @@ class Stored(NamedTuple):
 
 def stored(matrix: Array) -> Stored | None:
     """Return how the last two dimensions of an array lie; None if neither has its elements side by side."""
-    (rows, columns), (down, along) = matrix.shape[-2:], _steps(matrix)[-2:]
+    (rows, columns), (down, along) = matrix.shape[-2:], strides_of(matrix)[-2:]
     if (along == 1 or columns == 1) and (down >= columns or rows == 1):
         return Stored(False, columns if rows == 1 else down)
     if (down == 1 or rows == 1) and (along >= rows or columns == 1):
         return Stored(True, rows if columns == 1 else along)
     return None
-
-
-def _steps(array: Array) -> tuple[int, ...]:
-    """Return strides in elements; 0 along dimensions of one element."""
-    size = array.dtype.itemsize
-    pairs = zip(array.shape, array.strides, strict=True)
-    return tuple(0 if n == 1 else s // size for n, s in pairs)
 
 
 def product(
@@ -90,6 +85,9 @@ def finished(
         return None
     if c.dtype != a.dtype or (bias is not None and not bias.flags.c_contiguous):
         return None
+    # Of what an epilogue reads or writes the library is not told how it is aligned: it may load vectors.
+    if not all(on_boundary(dev, array) for array in (bias, aux) if array is not None):
+        return None
     ld_aux = 0 if aux is None else aux.shape[1] * (8 if aux.dtype == np.uint8 else 1)
     gemm = _gemm(dev, a, b, c, more=more, epilogue=epilogue, ld_aux=ld_aux)
     operands = Operands(a, b, c, bias, aux)
@@ -132,7 +130,8 @@ def _folded(a: Array, b: Array, c: Array) -> tuple[Any, Any, Any]:
 def _joins(i: int, *sides: tuple[Any, int]) -> bool:
     """Tell whether dimension ``i`` and one of the last two lie as one dimension would, in all arrays."""
     return all(
-        array.shape[axis] == 1 or _steps(array)[i] == _steps(array)[axis] * array.shape[axis]
+        array.shape[axis] == 1
+        or strides_of(array)[i] == strides_of(array)[axis] * array.shape[axis]
         for array, axis in sides
     )
 
@@ -172,7 +171,7 @@ def _products(
 def _batches(sides: Sequence[Any], leads: Sequence[int]) -> list[tuple[int, ...]]:
     """Group leading dimensions along which all arrays go on as they would along one."""
     groups: list[tuple[int, ...]] = []
-    steps = [_steps(side) for side in sides]
+    steps = [strides_of(side) for side in sides]
     for i, size in enumerate(leads):
         if size == 1 or sides[2].shape[i] == 1:
             continue  # along a sum products come one after the other
@@ -222,7 +221,7 @@ def _gemm(
     ways = [stored(m) for m in (a, b, c)]
     assert all(ways)
     (turned_a, lda), (turned_b, ldb), (_, ldd) = (way for way in ways if way is not None)
-    strides = [_steps(m)[-3] if m.ndim > 2 else 0 for m in (a, b, c)]
+    strides = [strides_of(m)[-3] if m.ndim > 2 else 0 for m in (a, b, c)]
     kind = a.dtype.name
     compute = dev.math if kind == "float32" else "float64" if kind == "float64" else "float32"
     return Gemm(

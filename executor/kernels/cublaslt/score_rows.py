@@ -13,6 +13,7 @@ import numpy as np
 from ....graph.ops.operands import Array
 from ...codegen import cuda_launches as gpu
 from ...codegen.cuda_source import c_type
+from ...codegen.dimensions import strides_of
 from ...device.device import Device
 from ..cuda.support import on_boundary
 from ..registry import Step
@@ -25,12 +26,13 @@ _ROWS = """
   constexpr int G = {group}, N = {count}, V = {vector};
   typedef {wide} A;
   typedef {kind} E;
+  typedef {mask} M;
   const int lane = threadIdx.x % G, groups = blockDim.x / G;
   long long r = (long long)blockIdx.x * groups + threadIdx.x / G;
   for (; r < rows; r += (long long)gridDim.x * groups) {{
     const long long begin = r * size;
     A x[N * V], top, total;
-    const E* of_mask = mask ? mask + row_at(r, heads, queries, {{mask_b, mask_h, mask_t}}) : mask;
+    const M* of_mask = mask ? mask + row_at(r, heads, queries, {{mask_b, mask_h, mask_t}}) : mask;
     load_scores<G, N, V>(x, scores + begin, of_mask, mask_s, size, lane);
     block_soften<G, N, V>(x, size, lane, top, total);
     const bool* of_mark = mark ? mark + begin : mark;
@@ -74,12 +76,6 @@ def rounded_up(size: int) -> int:
     return 1 << max(size - 1, 31).bit_length()
 
 
-def _steps(array: Array) -> list[int]:
-    """Return strides in elements, 0 along repeated dimensions."""
-    pairs = zip(array.shape, array.strides, strict=True)
-    return [0 if n == 1 else s // array.dtype.itemsize for n, s in pairs]
-
-
 def _launched(
     dev: Device,
     scores: Array,
@@ -97,11 +93,15 @@ def _launched(
     vector = 4 if size % 4 == 0 and aligned else 1
     width = rounded_up(size)
     group, block = _group(width), max(_group(width), 256)
-    kinds = {"wide": c_type(scores.dtype), "kind": c_type(weights.dtype)}
+    like = weights if mask is None else mask
+    kinds = {
+        name: c_type(array.dtype)
+        for name, array in (("wide", scores), ("kind", weights), ("mask", like))
+    }
     head = _ROWS.format(group=group, count=-(-width // (group * vector)), vector=vector, **kinds)
-    mask_b, mask_h, mask_t, mask_s = [0] * 4 if mask is None else _steps(mask)
+    mask_b, mask_h, mask_t, mask_s = [0] * 4 if mask is None else strides_of(mask)
     arguments = [
-        *gpu.read(scores=scores, mask=gpu.Maybe(mask, weights), mark=gpu.Maybe(mark, _MARK)),
+        *gpu.read(scores=scores, mask=gpu.Maybe(mask, like), mark=gpu.Maybe(mark, _MARK)),
         *gpu.written(weights=weights),
         *more,
         *gpu.longs(rows=rows, mask_b=mask_b, mask_h=mask_h, mask_t=mask_t),
@@ -128,8 +128,8 @@ def softened(
     ``top`` and ``total`` [B, H, T, 1] take each row's maximum and the sum of exp(scores - maximum). ``mask``
     broadcasts to scores.
     """
-    columns = _steps(top)[:3]
-    assert columns == _steps(total)[:3]
+    columns = strides_of(top)[:3]
+    assert columns == strides_of(total)[:3]
     strides = {f"kept_{axis}": step for axis, step in zip("bht", columns, strict=True)}
     more = [*gpu.written(tops=top, totals=total), *gpu.longs(**strides)]
     return _launched(dev, scores, mask, mark, weights, more, factor)

@@ -16,10 +16,9 @@ from ....strategies.types import VarType
 from ...codegen.cuda_launches import Argument, call, ints, numbers, read, run, written
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
-from ...cuda.transfers import device_array, upload
 from ...device.device import Device
 from .rows import accumulator
-from .support import cuda
+from .support import constant, cuda
 
 _PART = 1 << 14  # elements that a block takes
 _INCLUDES = ("amp.cuh",)
@@ -43,10 +42,7 @@ def _in_parts(
             lines.setdefault(source.dtype, []).append((*places, min(_PART, source.size - at)))
     steps: list[Step] = []
     for dtype, parts in lines.items():
-        dev.tied = True
-        table = device_array(dev.cuda, (len(parts), 3), np.int64)
-        upload(dev.cuda, table, np.array(parts, np.int64))
-        own = [*read(table=table), *arguments]
+        own = [*read(table=constant(dev, np.array(parts, np.int64))), *arguments]
         steps.append(run(dev, "gradients", text(dtype), own, len(parts), _INCLUDES))
     return steps
 

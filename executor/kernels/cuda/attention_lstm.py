@@ -14,7 +14,7 @@ from .copies import filled
 from .sequences import refusing
 from .support import of_same_float
 
-_INCLUDES = ("reduce.cuh", "assert.cuh", "activation.cuh", "recurrent.cuh")
+_INCLUDES = ("reduce.cuh", "assert.cuh", "stretch.cuh", "activation.cuh", "recurrent.cuh")
 
 
 @kernel("attention_lstm", on=("cuda",), takes=of_same_float)

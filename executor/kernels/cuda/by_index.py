@@ -74,7 +74,7 @@ def picked(
     if not out.size:
         return []
     per = out.size // index.size
-    if out.size >= MOST:
+    if out.size >= MOST and len(out) > 1:
         half = index.size // 2
         return [
             *picked(dev, source, index[:half], out[:half], padding, op),
@@ -127,7 +127,7 @@ class Sums:
             self._sort(
                 "sort_count", _COUNT, [*read(keys=self._keys), *written(counts=counts), *cut], tiles
             )
-            self._sort("sort_scan", _SCAN, [*written(counts=counts), *ints(count=_DIGITS * tiles)])
+            self._scan(counts)
             before = read(keys=self._keys, places=self._places, counts=counts)
             after = written(keys_out=keys, places_out=places)
             self._sort("sort_place", _PLACE, [*before, *after, *cut], tiles)
@@ -147,11 +147,17 @@ class Sums:
 
     def _each(self, name: str, body: str, arguments: Sequence[Argument]) -> None:
         """Add the launch that runs a text for each position."""
-        self.steps.append(each(self._dev, name, body, arguments, self._size, index="int"))
+        self.steps.append(each(self._dev, name, body, arguments, self._size))
 
-    def _sort(self, name: str, body: str, arguments: Sequence[Argument], blocks: int = 1) -> None:
+    def _sort(self, name: str, body: str, arguments: Sequence[Argument], blocks: int) -> None:
         """Add the launch of blocks that have a thread for each digit."""
         self.steps.append(run(self._dev, name, body, arguments, blocks, block=_DIGITS))
+
+    def _scan(self, counts: Array) -> None:
+        """Add the launch by which each count becomes the sum of those before it."""
+        arguments = [*written(counts=counts), *ints(count=counts.size)]
+        body = "block_sums_before(counts, count);"
+        self.steps.append(run(self._dev, "sort_scan", body, arguments, 1, ("scan.cuh",)))
 
     def into(
         self, target: Array, source: Array, *, keep: bool = False, last: bool = False
@@ -205,7 +211,7 @@ class MergedSums(Sums):
         arguments = written(group=group, ends=ends, numbers=self._numbers)
         arguments += [*read(keys=self._keys), *ints(rows=self._rows)]
         self._each("sort_firsts", _FIRSTS, arguments)
-        self._sort("sort_scan", _SCAN, [*written(counts=group), *ints(count=self._size)])
+        self._scan(group)
         self._each("sort_groups", _GROUPS, arguments)
         return ends
 
@@ -231,39 +237,6 @@ _COUNT = f"""
     atomicAdd(&found[keys[i] >> shift & {_DIGITS - 1}], 1);
   __syncthreads();
   counts[threadIdx.x * gridDim.x + blockIdx.x] = found[threadIdx.x];"""
-
-# Each count becomes the sum of those before it: eight to a thread, then over a warp, then over the warps.
-_SCAN = f"""
-  __shared__ int sums[{_WARPS}];
-  const int t = threadIdx.x, lane = t % 32, warp = t / 32;
-  int carry = 0;
-  for (int start = 0; start < count; start += {8 * _DIGITS}) {{
-    const int first = start + t * 8;
-    int held[8], sum = 0;
-    #pragma unroll
-    for (int k = 0; k < 8; k++) {{
-      held[k] = first + k < count ? counts[first + k] : 0;
-      sum += held[k];
-    }}
-    int through = sum;
-    for (int by = 1; by < 32; by *= 2) {{
-      const int other = __shfl_sync(0xffffffffu, through, (lane - by) & 31);
-      if (lane >= by) through += other;
-    }}
-    if (lane == 31) sums[warp] = through;
-    __syncthreads();
-    int at = carry + through - sum;
-    for (int w = 0; w < {_WARPS}; w++) {{
-      if (w < warp) at += sums[w];
-      carry += sums[w];
-    }}
-    #pragma unroll
-    for (int k = 0; k < 8; k++) {{
-      if (first + k < count) counts[first + k] = at;
-      at += held[k];
-    }}
-    __syncthreads();
-  }}"""
 
 # Positions go round by round, one a thread; within a round a position comes behind all before it that have
 # its digit: those of warps before, then those of lanes before.
@@ -305,8 +278,8 @@ _PLACE = f"""
 _ENDS = """
     const int key = keys[i];
     if (key >= rows) continue;
-    if (i == 0 || keys[i - 1] != key) ends[2 * key] = i;
-    if (i == count - 1 || keys[i + 1] != key) ends[2 * key + 1] = i + 1;"""
+    if (i == 0 || keys[i - 1] != key) ends[2LL * key] = i;
+    if (i == count - 1 || keys[i + 1] != key) ends[2LL * key + 1] = i + 1;"""
 
 # Whether a sorted position is the first of its row: its sum over those before is the number of the row's group.
 _FIRSTS = """
@@ -321,9 +294,9 @@ _GROUPS = """
     const int at = first ? group[i] : group[i] - 1;
     if (first) {
       numbers[at] = key;
-      ends[2 * at] = i;
+      ends[2LL * at] = i;
     }
-    if (i == count - 1 || keys[i + 1] != key) ends[2 * at + 1] = i + 1;"""
+    if (i == count - 1 || keys[i + 1] != key) ends[2LL * at + 1] = i + 1;"""
 
 
 def _runs(total: str, kind: str, lanes: int) -> str:

@@ -14,6 +14,7 @@ from ...device.device import Device
 from ..array.creation import filling
 from ..registry import Step
 from .elementwise import CUDA
+from .support import constant
 
 
 @CUDA.register("fill_constant", "fill_constant_batch_size_like")
@@ -50,7 +51,7 @@ def shape(dev: Device, a: ops.Shape) -> list[Step]:
 
 def written(dev: Device, out: Array, value: Any) -> list[Step]:
     """Return the calls that copy numbers, which are sent to the GPU now."""
-    numbers = dev.xp.asarray(np.asarray(value).astype(out.dtype))
+    numbers = constant(dev, np.asarray(value).astype(out.dtype))
     return bind_cuda(dev, [(e.copy(e.argument("x")), out)], {"x": numbers})
 
 

@@ -17,7 +17,7 @@ from ..registry import Step, kernel
 from .sequences import refusing
 from .support import of_same_float
 
-_INCLUDES = ("reduce.cuh", "assert.cuh", "ctc.cuh")
+_INCLUDES = ("reduce.cuh", "assert.cuh", "stretch.cuh", "ctc.cuh")
 _MOST_THREADS = 256
 # Of all paths: more is left to the array module, which knows how long labels are
 MOST_BYTES = 1 << 30

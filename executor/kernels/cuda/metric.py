@@ -10,15 +10,13 @@ from ....graph.ops.creation import ArgExtreme, TopK, TopKGrad
 from ....graph.ops.metric import Accuracy
 from ....graph.ops.operands import Array
 from ....graph.ops.reduction import Cumsum
-from ....graph.ops.registry import OPS
 from ....strategies.types import INTEGERS, VarType
 from ...codegen.cuda_launches import BLOCK, Argument, Maybe, call, ints, longs, read, written
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
-from ..registry import bind
 from .rows import Rows, accumulator
-from .support import cuda
+from .support import cuda, part
 
 _INCLUDES = ("reduce.cuh", "choice.cuh")
 _MOST_CHOSEN = 32  # each is one more look at the row
@@ -53,8 +51,7 @@ def best(dev: Device, x: Array, out: Array, axis: int, least: str) -> list[Step]
     steps = _choose(dev, x, None, columns, axis, 1, least, "true")
     if columns is out:
         return steps
-    attrs = OPS["cast"].attrs
-    return [*steps, *bind("cast", {"X": [columns]}, {"Out": [out]}, attrs, dev, "cuda")]
+    return [*steps, *part(dev, "cast", {"X": columns}, {"Out": out})]
 
 
 @cuda("arg_max")

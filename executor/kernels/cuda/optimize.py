@@ -18,13 +18,12 @@ from ....strategies.types import VarType
 from ...codegen import cuda_launches as gpu
 from ...codegen.cuda_source import SCALAR_SOURCE, CudaWriter, Value, c_type
 from ...cuda.runtime import Step
-from ...cuda.transfers import device_array, upload
 from ...device.device import Device
 from ..array.optimize import MASTER_OPERAND as _MASTER
 from ..array.optimize import SKIP_OPERAND as _SKIP
 from ..array.optimize import UPDATES, Arrays, add_kernel, in_use
 from ..registry import of_types
-from .support import on_boundary
+from .support import constant, on_boundary
 from .update_totals import Inside, Totals, numbers_of
 
 _CHUNK = 8192  # elements that a block updates
@@ -179,14 +178,14 @@ class _Update:
             lines.append([*addresses, size, self._vectors(dev, arrays)])
             chunks += [(k, c) for c in range(-(-size // _CHUNK))]
             starts.append(len(chunks))
-        own = _constant(dev, np.array([n for _, n in members], np.float32)) if self.own else None
-        table = ("const long long* table", _constant(dev, np.array(lines, np.int64)))
+        own = constant(dev, np.array([n for _, n in members], np.float32)) if self.own else None
+        table = ("const long long* table", constant(dev, np.array(lines, np.int64)))
         head = [table, ("const float* own", own)]
         steps: list[Step] = []
         if chunks:
-            places = ("const int* chunks", _constant(dev, np.array(chunks, np.int32)))
+            places = ("const int* chunks", constant(dev, np.array(chunks, np.int32)))
             if self.totals is not None:
-                begins = ("const int* starts", _constant(dev, np.array(starts, np.int32)))
+                begins = ("const int* starts", constant(dev, np.array(starts, np.int32)))
                 parts = dev.scratch((len(chunks), len(totals)), np.float32)
                 once = [self._scalar(n) for n in self.single if n not in totals]
                 text = self.totals.by_chunk(self._chunk(), once, self._loops)
@@ -299,14 +298,6 @@ def _together(op_type: str) -> Callable[..., list[Step]]:
         return steps
 
     return bind
-
-
-def _constant(dev: Device, value: np.ndarray) -> Any:
-    """Return numbers in device memory of their own."""
-    dev.tied = True
-    array = device_array(dev.cuda, value.shape, value.dtype)
-    upload(dev.cuda, array, value)
-    return array
 
 
 class Holding:

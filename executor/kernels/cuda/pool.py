@@ -190,7 +190,7 @@ def _launches(
     """``body`` is a thread's work on its part of ``result``."""
     if not result.size:
         return []
-    if result.size >= MOST:
+    if result.size >= MOST and len(result) > 1:
         half = result.shape[0] // 2
         return [
             step

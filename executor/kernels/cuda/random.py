@@ -93,22 +93,6 @@ _KEEP = """
       at++;
     }
 """
-_SCAN = """
-  __shared__ long long held[256];
-  const long long each = (tiles + 255) / 256, from = threadIdx.x * each;
-  const long long to = from + each < tiles ? from + each : tiles;
-  long long mine = 0;
-  for (long long i = from; i < to; i++) mine += counts[i];
-  held[threadIdx.x] = mine;
-  for (int by = 1; by < 256; by *= 2) {
-    __syncthreads();
-    const long long before = threadIdx.x >= by ? held[threadIdx.x - by] : 0;
-    __syncthreads();
-    held[threadIdx.x] += before;
-  }
-  long long sum = held[threadIdx.x] - mine;
-  for (long long i = from; i < to; i++) { const long long own = counts[i]; counts[i] = sum; sum += own; }
-"""
 
 
 @cuda("truncated_gaussian_random", takes=floating)
@@ -126,9 +110,10 @@ def truncated_gaussian_random(dev: Device, a: random.TruncatedGaussianRandom) ->
     drawn = [*written(out=draws), *longs(kept=a.out.size)]
     drawn += [("double deviation", a.std), ("double mean", a.mean)]
     keep = head + _KEEP.replace("KIND", Place("out", a.out).kind)
+    scan = "block_sums_before(counts, tiles);"
     steps = [
         run(dev, "count_draws", head + _COUNT, arguments, tiles, include),
-        run(dev, "scan_counts", _SCAN, [*counted, *longs(tiles=tiles)], 1),
+        run(dev, "scan_counts", scan, [*counted, *longs(tiles=tiles)], 1, ("scan.cuh",)),
         run(dev, "keep_draws", keep, [*arguments, *drawn], tiles, include),
     ]
     copies = [] if draws is a.out else bind_cuda(dev, [(e.argument("x"), a.out)], {"x": draws})

@@ -39,7 +39,7 @@ def _between(dev: Device, way: str, table: Array, rows: Array, values: Array) ->
     """Return the copies between rows of a table and ``values`` [len(rows), width]; ``way`` is take or put."""
     if not values.size:
         return []
-    if values.size >= MOST:
+    if values.size >= MOST and len(rows) > 1:
         half = len(rows) // 2
         return [
             *_between(dev, way, table, rows[:half], values[:half]),

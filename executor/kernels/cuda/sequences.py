@@ -24,9 +24,7 @@ def offsets_of(dev: Device, lengths: Array, out: Array) -> list[Step]:
     arguments = [*gpu.read(lengths=lengths), *gpu.written(out=out), *gpu.longs(count=lengths.size)]
     block = gpu.BLOCK if lengths.size <= gpu.BLOCK * 8 else 1024
     kinds = (c_type(lengths.dtype),)
-    return [
-        gpu.call(dev, "block_offsets", kinds, arguments, 1, ("assert.cuh", "sequences.cuh"), block)
-    ]
+    return [gpu.call(dev, "block_offsets", kinds, arguments, 1, ("scan.cuh",), block)]
 
 
 def sequence_of(dev: Device, op: str, what: str, offsets: Array, out: Array) -> list[Step]:

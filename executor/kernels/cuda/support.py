@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from ....graph.ir.capabilities import IN_ORDER, Layout
 from ....graph.ir.graph import Node
 from ....graph.ops.operands import Array
 from ....graph.ops.registry import OPS
 from ....strategies.types import FLOATS, INTEGERS, VarType
+from ...cuda.transfers import device_array, upload
 from ...device.device import Device
 from ..registry import KERNELS, F, Step, bind, kernel, of_types
 
@@ -41,6 +44,14 @@ def of_same_float(node: Node) -> bool:
 def on_boundary(dev: Device, array: Array, nbytes: int = 16) -> bool:
     """Tell whether an array begins where vectors of so many bytes may."""
     return dev.cuda.address(array) % nbytes == 0
+
+
+def constant(dev: Device, value: np.ndarray) -> Any:
+    """Return numbers in device memory of their own, which are sent there now."""
+    dev.tied = True
+    array = device_array(dev.cuda, value.shape, value.dtype)
+    upload(dev.cuda, array, value)
+    return array
 
 
 def part(

@@ -26,7 +26,7 @@ from .sequences import refusing
 
 MOST_BYTES = 8 << 20  # of the weights of a step
 _MOST_THREADS = 512
-_INCLUDES = ("reduce.cuh", "assert.cuh", "activation.cuh", "recurrent.cuh")
+_INCLUDES = ("reduce.cuh", "assert.cuh", "stretch.cuh", "activation.cuh", "recurrent.cuh")
 
 
 class TimeOrder:
