@@ -1,7 +1,7 @@
 """Typed values in LLVM's language, and the instructions that compute others of them.
 
-Numbers are computed with each other as integers of 64 bits, signed if one of them is; two float32 as float32, any
-other pair with a float as float64. A constant is an int64 or a float64.
+Numbers are computed with each other as integers of 64 bits, signed if one of them is; two float32 as float32,
+any other pair with a float as float64. A constant is an int64 or a float64.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Functions in a small part of Python -> the text of an LLVM module.
 
-It has numbers, pointers, variables, loops over ranges, while, if, and calls of the functions of the source and of
-those in ``llvm_values.py``. Types follow from operands: at any place in the text a variable that is read has one.
-It lives in memory, which LLVM's first pass turns into registers.
+It has numbers, pointers, variables, loops over ranges, while, if, and calls of the functions of the source and
+of those in ``llvm_values.py``. Types follow from operands: at any place in the text a variable that is read has
+one. It lives in memory, which LLVM's first pass turns into registers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Module:
         self.metadata: dict[str, str] = {}
         self.declared: set[str] = set()
         self.texts: list[str] = []
-        self._specialised: dict[tuple[str, tuple[Type, ...]], tuple[Type | None, str]] = {}
+        self._specialised: dict[tuple[str, tuple[Type, ...]], tuple[Type, str]] = {}
 
     def export(self, entry: str, symbol: str) -> str:
         """Return the text of the module with ``entry`` under another name."""
@@ -37,12 +37,13 @@ class Module:
         notes = [f"{name} = {text}" for text, name in self.metadata.items()]
         return "\n".join([*self.texts, *sorted(self.declared), *notes, ""])
 
-    def specialised(self, name: str, kinds: tuple[Type, ...]) -> tuple[Type | None, str]:
+    def specialised(self, name: str, kinds: tuple[Type, ...]) -> tuple[Type, str]:
         """Return the type of a function's result for operands of some types, and its symbol."""
         key = name, kinds
         if key not in self._specialised:
             symbol = f"@{name}.{len(self.texts)}"
             result = self._define(name, kinds, f"define internal {{}} {symbol}", " alwaysinline")
+            assert result is not None, f"{name} returns nothing"
             self._specialised[key] = result, symbol
         return self._specialised[key]
 
@@ -231,7 +232,7 @@ class _Function:
                 return self._read(name)
             case ast.Constant(bool() | int() | float() as number):
                 return constant(number)
-            case ast.Attribute():
+            case ast.Attribute() if ast.unparse(node) in CONSTANTS:
                 return constant(CONSTANTS[ast.unparse(node)])
             case ast.Subscript(array, index):
                 return code.load(self.value(array), self.value(index))
@@ -307,8 +308,10 @@ class _Function:
                 *map(self.value, rest), scope=self.code.apart(_number(scope), _number(scopes))
             )
         operands = [self.value(argument) for argument in node.args]
-        if name not in self._module.functions:
+        if name in CALLS:
             return CALLS[name](self.code, *operands)
+        if name not in self._module.functions:
+            raise _unknown(node)
         result, symbol = self._module.specialised(name, tuple(v.type for v in operands))
         return self.code.value(
             result, f"call {result.name} {symbol}({', '.join(map(str, operands))})"

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("numba")
+pytest.importorskip("llvmlite")
 
 ROOT = Path(__file__).parents[2]
 ADD = """

@@ -85,7 +85,7 @@ def _in_float32(node: Node) -> bool:
     return all(v is not None and v.spec.dtype == VarType.FP32 for v in values)
 
 
-@kernel("dropout", on=("numba",), takes=_in_float32)
+@kernel("dropout", on=("llvm",), takes=_in_float32)
 def dropout(dev: Device, a: random.Dropout) -> list[Step]:
     """Draw the mask, then select: a dropped inf or nan is gone."""
     if a.is_test or not (a.mask is None or a.mask.flags.c_contiguous):
@@ -110,7 +110,7 @@ class CompiledDropout(Dropout):
         )
 
 
-@kernel("dropout_grad", on=("numba",), takes=_in_float32)
+@kernel("dropout_grad", on=("llvm",), takes=_in_float32)
 def dropout_grad(dev: Device, a: random.DropoutGrad) -> list[Step] | list[Launch]:
     """d * mask * factor in one pass."""
     if a.is_test:
