@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from .names import paddle_names
 
 _DEVICES = {
-    "CPU": ("numpy", "numba", "onednn", "xla"),
+    "CPU": ("numpy", "llvm", "onednn", "xla"),
     "GPU": ("cupy", "cuda", "cublaslt", "cudnn"),
 }
 _ABOUT = """# Coverage

@@ -257,7 +257,7 @@ def no_compiled_loops() -> Iterator[None]:
     ``tests/ops`` holds loops to references, and ``tests/contract`` trains with them.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(able._VERSIONS, "numba", lambda: "")
+        patch.setitem(able._VERSIONS, "llvm", lambda: "")
         able.capabilities.cache_clear()
         yield
     able.capabilities.cache_clear()

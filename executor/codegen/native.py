@@ -1,9 +1,8 @@
 """Source text of a function -> a native function, compiled once per machine and kept on disk.
 
-The source is Python that Numba compiles (see ``compiler.py``), with one parameter: ``words``, the address of a
-block of int64 in which stand addresses, sizes and strides. What is kept is object code, keyed by the source,
-the compiler's version and the CPU. Loading it takes llvmlite alone: a process that finds all it needs on disk
-never imports Numba.
+The source is in the part of Python that ``translation.py`` knows, with one parameter: ``words``, the address of
+a block of int64 in which stand addresses, sizes and strides. What is kept is object code, keyed by the source,
+the compiler's version and the CPU.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from ..host.writes import address
 
 Launch = Callable[[], Any]
 ENTRY = "run"  # the function in a source that is compiled
-_ABI = "2"  # how an entry is called and how a file is laid out
-_SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+_ABI = "3"  # how an entry is translated and called, and how a file is laid out
+_SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _lock = threading.Lock()
 _loaded: dict[str, tuple[Any, ...]] = {}  # source -> the function, and what must live as long as it
 
@@ -44,9 +43,9 @@ _compiling = _Compiling()
 
 @cache
 def version() -> str:
-    """Return what decides over the bits that come out: compiler versions and CPU ("": no compiler here)."""
+    """Return what decides over the bits that come out: compiler and CPU ("": no compiler here)."""
     try:
-        compiler = f"numba {metadata.version('numba')}, llvm {metadata.version('llvmlite')}"
+        compiler = f"llvmlite {metadata.version('llvmlite')}"
     except metadata.PackageNotFoundError:
         return ""
     return f"{compiler}, {platform.machine()} {cpu()}"
@@ -103,14 +102,9 @@ def launch(source: str, words: Sequence[int] | np.ndarray, *alive: Any) -> Launc
     steady = not isinstance(words, np.ndarray)
     if steady:
         words = np.frombuffer(packer(len(words))(*words), np.int64)
-    call = _Launch(compiled(source), _room, _room, ctypes.c_void_p(address(words)))
+    call = _Launch(compiled(source), ctypes.c_void_p(address(words)))
     call.alive, call.steady = (words, *alive), steady
     return call
-
-
-# Where compiled functions write a result and an exception, which nothing reads.
-_nothing = np.zeros(2, np.int64)
-_room = ctypes.c_void_p(address(_nothing))
 
 
 class _Launch(NumberedCall):
@@ -128,7 +122,7 @@ class _Launch(NumberedCall):
         return self.alive[0].tolist() if self.steady else None
 
     def reading(self, words: np.ndarray) -> _Launch:
-        call = _Launch(self.func, _room, _room, ctypes.c_void_p(address(words)))
+        call = _Launch(self.func, ctypes.c_void_p(address(words)))
         call.alive, call.steady = (words, *self.alive[1:]), False
         return call
 

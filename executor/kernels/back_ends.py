@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 # Array module -> libraries that compute on its arrays, in the order in which they are preferred.
 LIBRARIES: Mapping[str, tuple[str, ...]] = {
-    "numpy": ("onednn", "numba", "xla"),
+    "numpy": ("onednn", "llvm", "xla"),
     "cupy": ("cudnn", "cublaslt", "cuda"),
 }
 # Other kernels of a library for ops that it has one for: none is chosen but where it was measured to be faster.

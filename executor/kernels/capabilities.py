@@ -40,7 +40,7 @@ def capabilities(libraries: frozenset[str] | None = None) -> Capabilities:
         for name in (*back_ends.ALL_LIBRARIES, *back_ends.VARIANTS)
         if back_ends.library_of(name) in here
     ]
-    if here.isdisjoint(("onednn", "numba", "cuda")):
+    if here.isdisjoint(("onednn", "llvm", "cuda")):
         _log.warning(SLOWER)
     return {name: back_end(name, here) for name in (*back_ends.BACK_ENDS, *names)}
 
@@ -64,7 +64,7 @@ def back_end(name: str, here: frozenset[str]) -> BackEnd:
     rounds: dict[str, frozenset[str] | None] = (
         {back_ends.ROUNDS[library]: None} if library in back_ends.ROUNDS else {}
     )
-    if name == "numba" and "onednn" in here:
+    if name == "llvm" and "onednn" in here:
         rounds = {back_ends.ROUNDS["onednn"]: back_ends.PRODUCTS_BY_ONEDNN}
     exact = ""
     if name in (back_ends.EXACT_VARIANT, back_ends.WINOGRAD):
@@ -73,7 +73,7 @@ def back_end(name: str, here: frozenset[str]) -> BackEnd:
         rounds, exact = {}, back_ends.EXACT
     return BackEnd(
         next(module for module, names in back_ends.LIBRARIES.items() if library in names),
-        {op: _widened(op, kernel, "numba" in here) for op, kernel in kernels.items()},
+        {op: _widened(op, kernel, "llvm" in here) for op, kernel in kernels.items()},
         {op: kernel.layout for op, kernel in kernels.items() if kernel.layout},
         rounds,
         exact=exact,
@@ -98,7 +98,7 @@ def _widened(op: str, kernel: Kernel, looped: bool) -> Takes | None:
 
 def _left(op: str, takes: Takes | None) -> Takes | None:
     """Take what a compiled loop does not."""
-    loop = KERNELS.get((op, "numba"))
+    loop = KERNELS.get((op, "llvm"))
     if loop is None:
         return takes
 
@@ -133,7 +133,7 @@ def _xla_version() -> str:
 _VERSIONS: dict[str, Callable[[], str]] = {
     "onednn": onednn_version,
     back_ends.BFLOAT16_PRODUCTS: bfloat16,
-    "numba": native.version,
+    "llvm": native.version,
     "xla": _xla_version,
 }
 

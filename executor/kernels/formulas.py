@@ -27,7 +27,7 @@ from .cuda.metric import best
 from .cuda.reduction import reduced
 from .cuda.sequences import offsets_of, row_of_largest, sequence_of
 from .loops import by_index
-from .loops.elementwise import NUMBA
+from .loops.elementwise import LLVM
 from .loops.norm import HOW
 from .loops.reduction import extreme
 from .loops.sequence import WRITTEN
@@ -40,8 +40,8 @@ _LOOPED = (np.float32, np.bool_)
 def _loops_here(dev: Device, outputs: Outputs, arrays: Mapping[str, Any]) -> list[Step]:
     """Compile the terms that loops can compute; the array module computes the rest."""
     operands = (*arrays.values(), *(out for _, out in outputs))
-    if all(a.dtype in _LOOPED for a in operands) and all(NUMBA.known(root) for root, _ in outputs):
-        return NUMBA.bind(dev, outputs, arrays)
+    if all(a.dtype in _LOOPED for a in operands) and all(LLVM.known(root) for root, _ in outputs):
+        return LLVM.bind(dev, outputs, arrays)
     return bind_calls(dev, outputs, arrays)
 
 
@@ -126,7 +126,7 @@ def _copies(alike: Copy) -> Copy:
     return copy
 
 
-NUMBA_MEANS = Means(
+LLVM_MEANS = Means(
     _loops_here,
     by_index.rows,
     by_index.row_sums,
@@ -167,20 +167,20 @@ def register() -> None:
     for op in OPS.values():
         if op.formula is not None:
             if op.type not in (*_FOLDED, *_OF_LENGTHS):
-                _add(op, "numba", NUMBA_MEANS, _in_single)
+                _add(op, "llvm", LLVM_MEANS, _in_single)
             _add(op, "cuda", CUDA_MEANS, CUDA.takes)
 
 
 def _add(op: Op, back_end: str, means: Means, takes: Callable[[Node], bool]) -> None:
     if (op.type, back_end) in KERNELS:
         return
-    written = WRITTEN.get(op.type) if back_end == "numba" else None
+    written = WRITTEN.get(op.type) if back_end == "llvm" else None
 
     def formula_kernel(dev: Device, a: Operands) -> list[Step]:
         steps = None if written is None else written(dev, a)
         return formula_steps(dev, op, a, means) if steps is None else [*steps]
 
-    own = HOW.get(op.type, {}) if back_end == "numba" else {}
+    own = HOW.get(op.type, {}) if back_end == "llvm" else {}
     KERNELS[op.type, back_end] = Kernel(formula_kernel, **{"takes": takes, **own})
 
 

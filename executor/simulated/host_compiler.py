@@ -60,7 +60,7 @@ def _source(kernel: CudaKernel) -> str:
         f'#include "{_HEADER}"\n{kernel.own_text}\n'
         f"static void body(void** a) {{ {kernel.name}({values}); }}\n"
         f'extern "C" void run(const unsigned* dims, void** a) '
-        f"{{ launch_(dims, {str(kernel.has_barriers).lower()}, body, a); }}\n"
+        f"{{ launch_<{str(kernel.has_barriers).lower()}>(dims, body, a); }}\n"
     )
 
 

@@ -35,7 +35,7 @@ def to_dot(graph: Graph) -> str:
 
 
 SLOWER = (
-    "NumPy computes everything: right, but slower than with oneDNN and Numba "
+    "NumPy computes everything: right, but slower than with oneDNN and LLVM "
     "(pip install '.[cpu]' in Rowlock's folder)"
 )
 

@@ -17,7 +17,7 @@ from rowlock.strategies.cluster import ClusterConfig
 
 
 def test_only_libraries_that_all_have_in_one_version_are_used() -> None:
-    assert common([{"onednn": "3.2", "numba": "1"}, {"onednn": "3.2"}]) == {"onednn": "3.2"}
+    assert common([{"onednn": "3.2", "llvm": "1"}, {"onednn": "3.2"}]) == {"onednn": "3.2"}
     assert common([{"onednn": "3.2"}, {"onednn": "3.4"}]) == {}
     assert set(installed()) <= {*ALL_LIBRARIES, BFLOAT16_PRODUCTS}
 

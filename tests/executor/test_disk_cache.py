@@ -248,7 +248,7 @@ def loops() -> None:
 @pytest.mark.parametrize("keeps", [True, False])
 def test_foreign_machine_code_is_never_run(folder: Path, keeps: bool) -> None:
     """An object with a digest that anybody can compute ended the process, or ran as its user."""
-    pytest.importorskip("numba")
+    pytest.importorskip("llvmlite")
     loops()
     (code,) = folder.glob("*.o")
     garbage = hashlib.sha256(b"garbage").digest() + b"garbage"

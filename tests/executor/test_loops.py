@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-pytest.importorskip("numba")
+pytest.importorskip("llvmlite")
 
 from rowlock.executor.codegen.loops import bind_loop, bind_loops
 from rowlock.executor.device.device import Device
@@ -134,7 +134,7 @@ def test_masked_scores_make_no_denormals() -> None:
     x[:, 5:] -= np.array([[80.0], [98.0], [1e9]], "f4")
     out = np.empty_like(x)
     attrs = {"axis": -1}
-    for call in bind("softmax", {"X": [x]}, {"Out": [out]}, attrs, Device(seed=0), "numba"):
+    for call in bind("softmax", {"X": [x]}, {"Out": [out]}, attrs, Device(seed=0), "llvm"):
         call()
     powers = np.exp(np.maximum(x.astype(float) - x.max(1, keepdims=True), LEAST_SHIFT))
     np.testing.assert_allclose(out, powers / powers.sum(1, keepdims=True), rtol=1e-5)
@@ -167,16 +167,16 @@ def test_transposes_by_tiles_and_runs(shape: tuple[int, ...], axis: tuple[int, .
     x.flat[0] = np.nan
     out, back = np.zeros([shape[k] for k in axis], np.float32), np.zeros_like(x)
     attrs = {"axis": list(axis)}
-    calls = bind("transpose", {"X": [x]}, {"Out": [out]}, attrs, Device(), "numba")
+    calls = bind("transpose", {"X": [x]}, {"Out": [out]}, attrs, Device(), "llvm")
     read = {"Out@GRAD": [out]}
-    calls += bind("transpose_grad", read, {"X@GRAD": [back]}, attrs, Device(), "numba")
+    calls += bind("transpose_grad", read, {"X@GRAD": [back]}, attrs, Device(), "llvm")
     assert not any(getattr(call, "func", None) is np.copyto for call in calls)
     for call in calls:
         call()
     np.testing.assert_array_equal(out, x.transpose(axis))
     np.testing.assert_array_equal(back, x)
     cut = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), np.float32)[..., ::2]
-    for call in bind("transpose", {"X": [cut]}, {"Out": [out]}, attrs, Device(), "numba"):
+    for call in bind("transpose", {"X": [cut]}, {"Out": [out]}, attrs, Device(), "llvm"):
         call()
     assert not out.any()
 
@@ -203,7 +203,7 @@ def test_running_sums_are_numpys_bits(
     x = floats(*shape)
     for axis in range(x.ndim):
         results = []
-        for library in ("numpy", "numba"):
+        for library in ("numpy", "llvm"):
             out = np.full(shape, np.nan, np.float32)
             attrs = {"axis": axis, "reverse": reverse, "exclusive": exclusive}
             for call in bind("cumsum", {"X": [x]}, {"Out": [out]}, attrs, Device(), library):

@@ -88,7 +88,7 @@ def test_compiled_loops_go_before_onednn_where_they_are_faster() -> None:
         out = fluid.layers.softmax(fluid.layers.sigmoid(fluid.data("x", [None, 8])))
         across = fluid.layers.softmax(out, axis=0)
     for libraries, kernels in (
-        (("onednn", "numba"), {"sigmoid": "numba", "softmax": "numba"}),
+        (("onednn", "llvm"), {"sigmoid": "llvm", "softmax": "llvm"}),
         (("onednn",), {"sigmoid": "onednn", "softmax": "numpy"}),
     ):
         able = capabilities(frozenset(libraries))

@@ -254,7 +254,7 @@ def test_an_inference_program_is_fused_forward_alone() -> None:
     assert not ops["softmax"] and not ops["gelu"]
 
 
-@pytest.mark.parametrize("libraries", [(), ("numba",), ("numba", "onednn")], ids="+".join)
+@pytest.mark.parametrize("libraries", [(), ("llvm",), ("llvm", "onednn")], ids="+".join)
 def test_memory_grows_with_rows_alone(
     libraries: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,8 +25,8 @@ from tests.ops import harness
 from tests.programs import own_programs
 
 L = fluid.layers
-NUMBA = pytest.param(
-    "numba", marks=pytest.mark.skipif(not capabilities().get("numba"), reason="needs numba")
+LLVM = pytest.param(
+    "llvm", marks=pytest.mark.skipif(not capabilities().get("llvm"), reason="needs llvm")
 )
 
 
@@ -66,7 +66,7 @@ def test_a_sum_does_not_take_the_place_of_its_bias() -> None:
     assert set(places) == {("Out", k, "X", j) for k in (0, 1) for j in (0, 2)}
 
 
-@pytest.mark.parametrize("back_end", ["numpy", NUMBA])
+@pytest.mark.parametrize("back_end", ["numpy", LLVM])
 def test_every_place_gives_the_same_bits(back_end: str) -> None:
     op = OPS[FUSION]
     assert op.places is not None and (FUSION, back_end) in KERNELS

@@ -61,7 +61,7 @@ def test_images_are_joined_in_the_order_in_which_they_lie() -> None:
         h = fluid.layers.conv2d(fluid.layers.concat(parts, 1), 4, 3)
         fluid.optimizer.SGD(0.1).minimize(fluid.layers.mean(h))
     graph = from_program(main, ["x"])
-    able = {**capabilities(frozenset()), "numba": back_end("numba", frozenset({"numba"}))}
+    able = {**capabilities(frozenset()), "llvm": back_end("llvm", frozenset({"llvm"}))}
     able["onednn"] = back_end("onednn", frozenset({"onednn"}))
     graph = lay_out(graph, select_kernels(graph, able), able)[0]
     for node in graph.nodes:
@@ -78,11 +78,11 @@ def test_loops_normalize_what_never_lies_channels_last() -> None:
             fluid.layers.batch_norm(x)
         fluid.layers.batch_norm(data[3], data_layout="NHWC")
     graph = from_program(main, [x.name for x in data])
-    here = frozenset({"onednn", "numba"})
+    here = frozenset({"onednn", "llvm"})
     able = {**capabilities(frozenset()), **{name: back_end(name, here) for name in sorted(here)}}
     kernels = select_kernels(graph, able)
     by_norm = [kernels[node] for node in graph.nodes if node.op == "batch_norm"]
-    assert by_norm == ["numba", "onednn", "numba", "onednn"]
+    assert by_norm == ["llvm", "onednn", "llvm", "onednn"]
     placed = lay_out(graph, kernels, able)[0]
     assert not [value for value in placed.values() if value.layout], "no convolution asks for it"
 

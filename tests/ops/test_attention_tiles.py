@@ -26,7 +26,7 @@ DROPOUT = {"dropout_prob": 0.3, "name": "dropped", "seed": 5, "fix_seed": True}
 Arrays = dict[str, list[Any]]
 
 needed = pytest.mark.skipif(
-    not {"onednn", "numba"} <= installed().keys(), reason="oneDNN or Numba is not installed"
+    not {"onednn", "llvm"} <= installed().keys(), reason="oneDNN or LLVM is not installed"
 )
 
 
@@ -90,9 +90,9 @@ def test_tiles_agree_with_numpy(
 @pytest.mark.parametrize(
     ("libraries", "only", "chosen"),
     [
-        (("numba", "onednn"), (), "onednn"),
-        (("numba", "onednn"), ("matmul",), "numba"),
-        (("numba",), (), "numba"),
+        (("llvm", "onednn"), (), "onednn"),
+        (("llvm", "onednn"), ("matmul",), "llvm"),
+        (("llvm",), (), "llvm"),
         (("onednn",), (), "numpy"),
         ((), (), "numpy"),
     ],

@@ -17,7 +17,7 @@ from rowlock.graph.ops.registry import OPS
 from rowlock.graph.ops.selection import numbered
 from rowlock.strategies.errors import InvalidValue, SequenceError
 
-compiled = pytest.mark.skipif("numba" not in installed(), reason="Numba is not installed")
+compiled = pytest.mark.skipif("llvm" not in installed(), reason="LLVM is not installed")
 SPECIAL = [np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0]
 
 
@@ -151,7 +151,7 @@ BAD: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("back_end", ["numpy", pytest.param("numba", marks=compiled)])
+@pytest.mark.parametrize("back_end", ["numpy", pytest.param("llvm", marks=compiled)])
 @pytest.mark.parametrize(("op", "outputs", "inputs", "attrs", "error", "text"), BAD)
 def test_what_is_bad_is_refused_alike(
     back_end: str, op: str, inputs: Any, outputs: Any, attrs: Any, error: Any, text: str
@@ -179,7 +179,7 @@ def test_the_best_chain_of_tags(judged: bool, padded: bool) -> None:
     shape = rows if padded else (18, 1)
     inputs |= {"Label": rng.integers(0, 2, shape)} if judged else {}
     paths = []
-    for back_end in ("numba", "numpy"):
+    for back_end in ("llvm", "numpy"):
         path = np.full(shape, 9)
         slots = {slot: [array] for slot, array in inputs.items()}
         for step in bind("crf_decoding", slots, {"ViterbiPath": [path]}, {}, Device(), back_end):
@@ -194,7 +194,7 @@ def test_samples_of_classes() -> None:
     weights /= weights.sum(1, keepdims=True)
     weights[0] = 0  # no sum is above what is drawn: it is the last class
     samples = []
-    for back_end in ("numba", "numpy"):
+    for back_end in ("llvm", "numpy"):
         out, attrs = np.full(19, -1), {**OPS["sampling_id"].attrs, "seed": 7}
         for step in bind(
             "sampling_id", {"X": [weights]}, {"Out": [out]}, attrs, Device(), back_end

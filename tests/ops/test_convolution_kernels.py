@@ -64,11 +64,11 @@ OF_CHANNELS = [
 ]
 
 
-@pytest.mark.skipif("numba" not in installed(), reason="Numba is not installed")
+@pytest.mark.skipif("llvm" not in installed(), reason="LLVM is not installed")
 @pytest.mark.parametrize("name", ["depthwise_conv2d", "depthwise_conv2d_transpose"])
 @pytest.mark.parametrize("number", range(len(OF_CHANNELS)))
 def test_results_and_gradients_of_channels(number: int, name: str) -> None:
-    check(OPS[name], OF_CHANNELS[number], "numba", IN_ORDER)
+    check(OPS[name], OF_CHANNELS[number], "llvm", IN_ORDER)
 
 
 @pytest.mark.parametrize("kernel", [kind for kind in KINDS if kind != WINOGRAD])

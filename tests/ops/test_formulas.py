@@ -13,14 +13,14 @@ from rowlock.executor.codegen.dimensions import view_has
 from rowlock.executor.device.device import Device
 from rowlock.executor.kernels.array.formula import ARRAY_MEANS
 from rowlock.executor.kernels.capabilities import installed
-from rowlock.executor.kernels.formulas import NUMBA_MEANS
+from rowlock.executor.kernels.formulas import LLVM_MEANS
 from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ops import formula as f
 from rowlock.graph.ops.formula import Term, slopes_of
 from rowlock.graph.ops.registry import OPS
 from rowlock.strategies.errors import InvalidValue
 
-MEANS = [ARRAY_MEANS, *([NUMBA_MEANS] if "numba" in installed() else [])]
+MEANS = [ARRAY_MEANS, *([LLVM_MEANS] if "llvm" in installed() else [])]
 RNG = np.random.default_rng(3)
 X, Y = RNG.standard_normal((3, 4)), RNG.standard_normal((4, 2))
 INDEX = np.array([[2, 0], [2, 1]])

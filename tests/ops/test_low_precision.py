@@ -202,7 +202,7 @@ def test_casts_to_and_fro(source: str, dtype: str) -> None:
 
 LIBRARIES = [
     (name, library)
-    for library in ("onednn", "numba")
+    for library in ("onednn", "llvm")
     for name in TAKES_FLOATS
     if (name, library) in KERNELS and library in capabilities() and name not in MOVES
 ]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("numba")
+pytest.importorskip("llvmlite")
 
 from rowlock.executor.kernels.registry import KERNELS, bind
 from rowlock.graph.ir.graph import Node, Value
@@ -20,7 +20,7 @@ from tests.ops import harness
 from tests.ops.harness import copies, draw, gradients, infer, run, run_strided, specs_of
 from tests.ops.test_conformance import reference_of, seeds_of
 
-NATIVE = sorted(op for op, back_end in KERNELS if back_end == "numba")
+NATIVE = sorted(op for op, back_end in KERNELS if back_end == "llvm")
 DRAWN = {n for n in NATIVE if OPS[n].random}  # test_native_random.py has them
 CASES = [(n, i) for n in NATIVE if n not in DRAWN for i in range(len(OPS[n].samples))]
 BACKWARD = [
@@ -42,7 +42,7 @@ def taken(name: str, inputs: harness.Arrays, attrs: dict[str, Any]) -> bool:
         {s: tuple(Value(s, spec) for spec in many) for s, many in results.items()},
         attrs,
     )
-    takes = KERNELS[name, "numba"].takes
+    takes = KERNELS[name, "llvm"].takes
     return takes is None or takes(node)
 
 
@@ -52,7 +52,7 @@ def chosen(
     """Bind the compiled kernel if it would be chosen, NumPy's otherwise."""
     operands = {slot: [a for a in many if a is not None] for slot, many in inputs.items()}
     return bind(
-        name, inputs, outputs, attrs, dev, "numba" if taken(name, operands, attrs) else back_end
+        name, inputs, outputs, attrs, dev, "llvm" if taken(name, operands, attrs) else back_end
     )
 
 
@@ -125,7 +125,7 @@ def test_special_values_are_numpys(name: str) -> None:
     expected, ours = run(op, inputs, attrs), None
     out = {s: [np.empty_like(a) for a in many] for s, many in expected.items()}
     with np.errstate(all="ignore"):
-        for step in bind(name, inputs, out, attrs, harness.Device(), "numba"):
+        for step in bind(name, inputs, out, attrs, harness.Device(), "llvm"):
             step()
     for slot, (array,) in expected.items():
         (ours,) = out[slot]
@@ -137,7 +137,7 @@ def test_special_values_are_numpys(name: str) -> None:
 
 def _steps(name: str, inputs: Any, outputs: Any, **attrs: Any) -> None:
     settings = {**OPS[name].attrs, **attrs}
-    for step in bind(name, inputs, outputs, settings, harness.Device(), "numba"):
+    for step in bind(name, inputs, outputs, settings, harness.Device(), "llvm"):
         step()
 
 
@@ -267,7 +267,7 @@ def test_labels_that_are_special(name: str) -> None:
     grad = OPS[name].grad
     assert grad is not None
     rounds = []
-    for back_end in ("numpy", "numba"):
+    for back_end in ("numpy", "llvm"):
         columns = {slot: [np.full((4, 1), 7, np.float32)] for slot in ("Y", "MatchX", "Y@GRAD")}
         slopes, reads = {"X@GRAD": [np.full_like(x, 7)]}, {"X": [x], "Label": [label]}
         outputs = {

@@ -10,7 +10,7 @@ from rowlock.graph.ops.registry import OPS
 from rowlock.strategies.errors import InvalidValue
 from tests.ops.harness import gradients, run
 
-LIBRARIES = ["", *({"numba"} & installed().keys())]
+LIBRARIES = ["", *({"llvm"} & installed().keys())]
 
 
 @pytest.mark.parametrize("place", [-1, 16])

@@ -100,7 +100,7 @@ def test_gradient_of_the_gradient(name: str, index: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "index"), one_of_each(CASES, 6))
-@pytest.mark.parametrize("library", ["numba", "cuda"])
+@pytest.mark.parametrize("library", ["llvm", "cuda"])
 def test_libraries_agree_with_numpy(library: str, name: str, index: int) -> None:
     op, inputs, attrs = backward_of(name, index)
     assert op.grad is not None

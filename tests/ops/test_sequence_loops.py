@@ -15,7 +15,7 @@ from rowlock.graph.ops.registry import OPS
 from rowlock.strategies.errors import SequenceError
 from tests.ops.sequence_cases import KINDS, check_pools, check_softmax
 
-pytestmark = pytest.mark.skipif("numba" not in installed(), reason="Numba is not installed")
+pytestmark = pytest.mark.skipif("llvm" not in installed(), reason="LLVM is not installed")
 LENGTHS = [[3, 0, 4, 1], [1], [0, 40, 2, 0, 70]]
 
 
@@ -29,7 +29,7 @@ def computed(back_end: str, op: str, inputs: Any, outputs: Any, **attrs: Any) ->
 
 
 def compare(op: str, inputs: Any, outputs: Any, **attrs: Any) -> list[np.ndarray]:
-    loops, formula = (computed(how, op, inputs, outputs, **attrs) for how in ("numba", "numpy"))
+    loops, formula = (computed(how, op, inputs, outputs, **attrs) for how in ("llvm", "numpy"))
     for one, other in zip(loops, formula, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
     return loops
@@ -60,4 +60,4 @@ def test_sequences_that_do_not_cover_the_rows_are_refused(op: str) -> None:
     attrs = {} if expands else {"pooltype": "SUM"}
     operand = "Y" if expands else "X"
     with pytest.raises(SequenceError, match=f"{op}: the sequences of {operand} end at row 6"):
-        computed("numba", op, inputs, outputs, **attrs)
+        computed("llvm", op, inputs, outputs, **attrs)

@@ -15,7 +15,7 @@ from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ops.registry import OPS
 from rowlock.strategies.errors import SequenceError
 
-compiled = pytest.mark.skipif("numba" not in installed(), reason="Numba is not installed")
+compiled = pytest.mark.skipif("llvm" not in installed(), reason="LLVM is not installed")
 Slots = dict[str, np.ndarray]
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -31,7 +31,7 @@ def computed(op: str, inputs: Slots, shapes: Shapes, attrs: Any, back_end: str) 
 
 def agree(op: str, inputs: Slots, shapes: Shapes, attrs: Any) -> Slots:
     """Hold what the kernel computes to what the formula does, and return it."""
-    kernel, formula = (computed(op, inputs, shapes, attrs, on) for on in ("numba", "numpy"))
+    kernel, formula = (computed(op, inputs, shapes, attrs, on) for on in ("llvm", "numpy"))
     for slot, result in kernel.items():
         np.testing.assert_allclose(result, formula[slot], rtol=1e-4, atol=1e-4, err_msg=slot)
     return kernel
@@ -123,7 +123,7 @@ CASES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("back_end", ["numpy", pytest.param("numba", marks=compiled)])
+@pytest.mark.parametrize("back_end", ["numpy", pytest.param("llvm", marks=compiled)])
 @pytest.mark.parametrize(("op", "inputs", "attrs", "side", "slots"), CASES)
 def test_results_that_do_not_end_where_rows_do_are_refused(
     back_end: str, op: str, inputs: Slots, attrs: Any, side: Any, slots: Any
@@ -153,7 +153,7 @@ def test_what_does_not_belong_together_is_left_to_the_formula(
 def assert_alike(op: str, inputs: Slots, shapes: Shapes, attrs: Any) -> None:
     """Hold the bits of a step, or its error, to those of the array module."""
     sides: list[Any] = []
-    for back_end in ("numba", "numpy"):
+    for back_end in ("llvm", "numpy"):
         try:
             with np.errstate(divide="ignore"):
                 results = computed(op, inputs, shapes, attrs, back_end)

@@ -144,31 +144,32 @@ static bool run_warp_(unsigned first) {
   }
   return any;
 }
-static void run_block_(bool barriers) {
-  if (!barriers) {
+// Fibers are compiled for kernels that have barriers alone: they take a compiler as long as a short kernel.
+template <bool barriers> static void run_block_() {
+  if constexpr (!barriers) {
     for (unsigned k = 0; k < threads_; k++) {
       const unsigned i = in_turn_(k, threads_);
       threadIdx = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
       body_(arguments_);
     }
-    return;
-  }
-  const unsigned warps = (threads_ + 31) / 32;
-  for (unsigned i = 0; i < threads_; i++) fibers_[i].begun = fibers_[i].done = false;
-  for (bool any = true; any;) {
-    any = false;
-    for (unsigned i = 0; i < threads_; i++) fibers_[i].waits = false;
-    for (unsigned w = 0; w < warps; w++) any |= run_warp_(32 * in_turn_(w, warps));
+  } else {
+    const unsigned warps = (threads_ + 31) / 32;
+    for (unsigned i = 0; i < threads_; i++) fibers_[i].begun = fibers_[i].done = false;
+    for (bool any = true; any;) {
+      any = false;
+      for (unsigned i = 0; i < threads_; i++) fibers_[i].waits = false;
+      for (unsigned w = 0; w < warps; w++) any |= run_warp_(32 * in_turn_(w, warps));
+    }
   }
 }
-static void launch_(const unsigned* dims, bool barriers, void (*body)(void**), void** arguments) {
+template <bool barriers> static void launch_(const unsigned* dims, void (*body)(void**), void** arguments) {
   gridDim = {dims[0], dims[1], dims[2]};
   blockDim = {dims[3], dims[4], dims[5]};
   threads_ = dims[3] * dims[4] * dims[5];
   body_ = body;
   arguments_ = arguments;
   char* stacks = 0;
-  if (barriers) {
+  if constexpr (barriers) {
     fibers_ = (Fiber*)calloc(threads_, sizeof(Fiber));
     stacks = (char*)malloc((size_t)threads_ * FIBER_STACK);
     for (unsigned i = 0; i < threads_; i++) fibers_[i].stack = stacks + (size_t)i * FIBER_STACK;
@@ -177,7 +178,7 @@ static void launch_(const unsigned* dims, bool barriers, void (*body)(void**), v
   for (unsigned long long k = 0; k < blocks; k++) {
     const unsigned long long b = backwards_ ? blocks - 1 - k : k;
     blockIdx = {(unsigned)(b % dims[0]), (unsigned)(b / dims[0] % dims[1]), (unsigned)(b / dims[0] / dims[1])};
-    run_block_(barriers);
+    run_block_<barriers>();
   }
   backwards_ = !backwards_;
   free(fibers_);

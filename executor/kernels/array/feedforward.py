@@ -44,7 +44,7 @@ class FeedForward:
         self.x_RK = _matrix(x, self.rows)
         self.first, self.second = a.linear1_weight, a.linear2_weight
         samples = max(x.shape[0], 1)
-        drops = CompiledDropout if parts == "numba" else self.drops
+        drops = CompiledDropout if parts == "llvm" else self.drops
         self.dropouts = [
             drops(dev, self.rows * weight.shape[1] // samples, dropout)
             for dropout, weight in ((a.dropout1, self.first), (a.dropout2, self.second))
@@ -264,6 +264,6 @@ def backward_of(feed_forward: type[FeedForward], parts: str) -> Callable[..., li
     return fused_feedforward_grad
 
 
-for _back_ends, _parts, _takes in ((BACK_ENDS, "", None), (("numba",), "numba", in_float32)):
+for _back_ends, _parts, _takes in ((BACK_ENDS, "", None), (("llvm",), "llvm", in_float32)):
     kernel("fused_feedforward", on=_back_ends, takes=_takes)(forward_of(FeedForward, _parts))
     kernel("fused_feedforward_grad", on=_back_ends, takes=_takes)(backward_of(FeedForward, _parts))

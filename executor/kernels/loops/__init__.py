@@ -1,1 +1,1 @@
-"""Kernels as loops that Numba compiles for the host."""
+"""Kernels as loops that LLVM compiles for the host."""

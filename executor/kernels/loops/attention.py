@@ -118,4 +118,4 @@ class NativeAttention(Attention):
         return [_launch(_SLOPE, d_weights, weights, share, share)]
 
 
-register(partial(kernel, on=("numba",), takes=in_float32), NativeAttention)
+register(partial(kernel, on=("llvm",), takes=in_float32), NativeAttention)

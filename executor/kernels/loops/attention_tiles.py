@@ -235,4 +235,4 @@ def _along(array: Array, span: slice) -> Any:
     return array if array is None or array.shape[3] == 1 else array[..., span]
 
 
-register(partial(onednn, needs=("numba",)), TiledAttention)
+register(partial(onednn, needs=("llvm",)), TiledAttention)

@@ -123,4 +123,4 @@ _kernel = product_kernels(_by_lines, rectified, through_relu)
 
 
 _FORMS = [f"depthwise_conv2d{form}" for form in ("", "_grad", "_transpose", "_transpose_grad")]
-kernel(*_FORMS, on=("numba",), takes=_takes, gapless=True)(_kernel)
+kernel(*_FORMS, on=("llvm",), takes=_takes, gapless=True)(_kernel)

@@ -51,7 +51,7 @@ _BEST = """
 """
 
 
-@kernel("crf_decoding", on=("numba",), takes=of_types(VarType.FP32, VarType.INT32, VarType.INT64))
+@kernel("crf_decoding", on=("llvm",), takes=of_types(VarType.FP32, VarType.INT32, VarType.INT64))
 def crf_decoding(dev: Device, a: CrfDecoding) -> list[Step]:
     """The chain with the largest score, or, with Label, where it is the same (Viterbi, 1967)."""
     tags = a.emission.shape[-1]

@@ -31,7 +31,7 @@ _SAMPLE = f"""
 
 
 @kernel(
-    "sampling_id", on=("numba",), takes=of_types(VarType.FP32, Out=[VarType.INT64]), gapless=True
+    "sampling_id", on=("llvm",), takes=of_types(VarType.FP32, Out=[VarType.INT64]), gapless=True
 )
 def sampling_id(dev: Device, a: SamplingId) -> list[Step]:
     """The number of sums of probabilities that are not above what was drawn for a sample."""

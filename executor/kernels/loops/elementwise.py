@@ -1,6 +1,6 @@
 """Kernels in generated loops: ops with a scalar expression, and elementwise ops with their gradients.
 
-NumPy makes a pass over memory for each function in an expression; a loop makes one for the whole op. Numba
+NumPy makes a pass over memory for each function in an expression; a loop makes one for the whole op. LLVM
 compiles loops for the host, ``kernels/cuda/elementwise.py`` has the same kernels as CUDA C++.
 """
 
@@ -81,8 +81,8 @@ class Loops:
         return steps
 
 
-NUMBA = Loops(
-    ("numba",),
+LLVM = Loops(
+    ("llvm",),
     lambda dev, outputs, arrays: [*bind_loop(outputs, arrays)],
     in_float32,
     known,
@@ -171,14 +171,14 @@ def register(loops: Loops, others: Callable[[str], bool]) -> None:
             _expression(loops, op)
 
 
-register(NUMBA, lambda op_type: not op_type.startswith(("logical_", "bitwise_", "dropout_")))
+register(LLVM, lambda op_type: not op_type.startswith(("logical_", "bitwise_", "dropout_")))
 
 
 def _single_to_bool(node: Node) -> bool:
     return in_float32(node) and all(v.spec.dtype == VarType.BOOL for v in node.writes())
 
 
-@NUMBA.register("cast", takes=_single_to_bool)
+@LLVM.register("cast", takes=_single_to_bool)
 def cast(dev: Device, a: Cast) -> list[Step]:
     """Whether a number is not zero; to other types NumPy converts as fast as memory is."""
-    return NUMBA.bind(dev, [(e.not_equal(e.argument("x"), 0), a.out)], {"x": a.x})
+    return LLVM.bind(dev, [(e.not_equal(e.argument("x"), 0), a.out)], {"x": a.x})

@@ -18,7 +18,7 @@ from ...host.arena import spec_of
 from ..array.expression import placed
 from ..array.region import one_by_one, region
 from ..registry import KERNELS, Kernel, Step
-from .elementwise import NUMBA, Loops
+from .elementwise import LLVM, Loops
 
 
 def register(loops: Loops, apart: str = "") -> None:
@@ -112,4 +112,4 @@ def _view(array: Array, rank: int, axis: int) -> Any:
 
 for _back_end in ("numpy", "cupy"):
     KERNELS["fusion_group", _back_end] = Kernel(region, low=True)
-register(NUMBA)
+register(LLVM)

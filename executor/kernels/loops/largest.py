@@ -50,7 +50,7 @@ def _few(node: Node) -> bool:
     return of_floats and to_int64 and 1 < node.attrs["k"] <= _FEW
 
 
-@kernel("top_k", on=("numba",), takes=_few, gapless=True)
+@kernel("top_k", on=("llvm",), takes=_few, gapless=True)
 def top_k(dev: Device, a: TopK) -> list[Step]:
     """Largest first; equal elements in the order of their index."""
     arrays = {"x": a.x, "out": a.out, "index": a.indices}
@@ -99,7 +99,7 @@ _MANY = 8  # rows side by side: fewer NumPy moves apart
 
 
 def _extreme(op_type: str, number: str) -> None:
-    @kernel(op_type, on=("numba",), takes=of_types(VarType.FP32, Out=INTEGERS), gapless=True)
+    @kernel(op_type, on=("llvm",), takes=of_types(VarType.FP32, Out=INTEGERS), gapless=True)
     def extreme(dev: Device, a: ArgExtreme) -> list[Step]:
         """The place of the first largest (or least) element along an axis."""
         axis = a.axis % a.x.ndim

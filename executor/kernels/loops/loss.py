@@ -59,7 +59,7 @@ def _bound(dev: Device, text: str, op: str, a: Any, scores: Array, **arrays: Arr
 
 def _losses(op: str, grad: str, at: str) -> None:
     """Register an op, and its gradient, which reads what the labels pick: ``at`` is where of row r."""
-    on_rows = partial(kernel, on=("numba",), takes=_hard, gapless=True)
+    on_rows = partial(kernel, on=("llvm",), takes=_hard, gapless=True)
 
     @on_rows(op)
     def loss(dev: Device, a: ops.CrossEntropy | ops.CrossEntropy2) -> list[Step]:

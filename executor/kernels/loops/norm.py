@@ -63,7 +63,7 @@ _LAYER_NORM_GRAD = """
 """
 
 
-@kernel("layer_norm_grad", on=("numba",), takes=in_float32, gapless=True)
+@kernel("layer_norm_grad", on=("llvm",), takes=in_float32, gapless=True)
 def layer_norm_grad(dev: Device, a: LayerNormGrad) -> list[Step]:
     """dx = (g - mean(g) - normed * mean(g * normed)) / deviation, where g = dy * scale."""
     arrays = {"x": a.x, "d": a.d_y, "mean": a.mean, "variance": a.variance, "s": a.scale}

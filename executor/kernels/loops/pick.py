@@ -30,7 +30,7 @@ def _in_single(node: Node) -> bool:
     )
 
 
-_loop = partial(kernel, on=("numba",), takes=_in_single, gapless=True)
+_loop = partial(kernel, on=("llvm",), takes=_in_single, gapless=True)
 
 
 def _sums_at(dev: Device, places: Array, values: Array, rows: Array) -> list[Step]:

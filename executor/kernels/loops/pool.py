@@ -176,7 +176,7 @@ def _bound(
 
 
 _in_single = of_types(VarType.FP32, Mask=INTEGERS, Indices=INTEGERS)
-_loops = partial(kernel, on=("numba",), takes=_in_single, gapless=True)
+_loops = partial(kernel, on=("llvm",), takes=_in_single, gapless=True)
 
 
 @_loops("pool2d", "pool3d")

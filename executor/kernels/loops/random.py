@@ -28,6 +28,11 @@ _ROUND = """
             c0, c1, c2, c3 = h1 ^ c1 ^ k0, c2 * m1, h0 ^ c3 ^ k1, c0 * m0
             k0, k1 = k0 + w0, k1 + w1
 """
+_HALVES = "".join(
+    f"""
+            work[8 * b + {2 * k}], work[8 * b + {2 * k + 1}] = np.uint32(c{k}), np.uint32(c{k} >> half)"""
+    for k in range(4)
+)
 _DRAW = f"""
     limit, wanted = np.uint32(below), dropped == 0
     m0, m1 = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)
@@ -39,8 +44,7 @@ _DRAW = f"""
             c0, c1, c2, c3 = np.uint64(block + b + 1), np.uint64(0), np.uint64(state[2]), np.uint64(0)
             k0, k1 = np.uint64(state[3]), np.uint64(state[4])
             {(_ROUND * 10).strip()}
-            for i, c in enumerate((c0, c1, c2, c3)):
-                work[8 * b + 2 * i], work[8 * b + 2 * i + 1] = np.uint32(c), np.uint32(c >> half)
+            {_HALVES.strip()}
         for i in range(max(first, 0), min(first + 8 * blocks, count)):
             store(space, i, np.uint8((load(work, i - first) < limit) == wanted))
         block, first = block + blocks, first + 8 * blocks
@@ -81,7 +85,7 @@ def _in_float32(node: Node) -> bool:
     return all(v is not None and v.spec.dtype == VarType.FP32 for v in values)
 
 
-@kernel("dropout", on=("numba",), takes=_in_float32)
+@kernel("dropout", on=("llvm",), takes=_in_float32)
 def dropout(dev: Device, a: random.Dropout) -> list[Step]:
     """Draw the mask, then select: a dropped inf or nan is gone."""
     if a.is_test or not (a.mask is None or a.mask.flags.c_contiguous):
@@ -106,7 +110,7 @@ class CompiledDropout(Dropout):
         )
 
 
-@kernel("dropout_grad", on=("numba",), takes=_in_float32)
+@kernel("dropout_grad", on=("llvm",), takes=_in_float32)
 def dropout_grad(dev: Device, a: random.DropoutGrad) -> list[Step] | list[Launch]:
     """d * mask * factor in one pass."""
     if a.is_test:

@@ -32,7 +32,7 @@ def _faster(x: Array, axes: tuple[int, ...]) -> bool:
     return bool(x.size) and len(runs(x.shape, axes)) > 2
 
 
-@kernel("reduce_sum", on=("numba",), takes=in_float32)
+@kernel("reduce_sum", on=("llvm",), takes=in_float32)
 def reduce_sum(dev: Device, a: Reduce) -> list[Step]:
     axes = axes_of(a.x.ndim, a.dim, a.reduce_all)
     if not _faster(a.x, axes):
@@ -40,7 +40,7 @@ def reduce_sum(dev: Device, a: Reduce) -> list[Step]:
     return _summed(a.x, axes, a.out)
 
 
-@kernel("reduce_mean", on=("numba",), takes=in_float32)
+@kernel("reduce_mean", on=("llvm",), takes=in_float32)
 def reduce_mean(dev: Device, a: Reduce) -> list[Step]:
     axes = axes_of(a.x.ndim, a.dim, a.reduce_all)
     if not _faster(a.x, axes):
@@ -65,11 +65,11 @@ def _extreme(name: str, dev: Device, a: Reduce) -> list[Step] | list[Launch]:
 
 
 for _name in ("max", "min"):
-    kernel(f"reduce_{_name}", on=("numba",), takes=in_float32)(partial(_extreme, _name))
+    kernel(f"reduce_{_name}", on=("llvm",), takes=in_float32)(partial(_extreme, _name))
 
 
 def _sums_of_copies(op_type: str) -> None:
-    @kernel(op_type, on=("numba",), takes=in_float32)
+    @kernel(op_type, on=("llvm",), takes=in_float32)
     def sums(dev: Device, a: ExpandGrad | ExpandAsGrad) -> list[Step]:
         """Each element gets the sum of what went to its copies."""
         _, large = tiles(a.x, a.d_out)
@@ -127,7 +127,7 @@ def _deeper(lines: list[str]) -> list[str]:
     return [f"    {line}" for line in lines]
 
 
-@kernel("cumsum", on=("numba",), takes=in_float32, gapless=True)
+@kernel("cumsum", on=("llvm",), takes=in_float32, gapless=True)
 def cumsum(dev: Device, a: Cumsum) -> list[Step]:
     """Sums in NumPy's order."""
     x, out = a.x, a.out

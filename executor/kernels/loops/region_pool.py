@@ -48,7 +48,7 @@ _MEAN_GRAD = _BINS.format(
 )
 
 
-_loop = partial(kernel, on=("numba",), takes=of_types(VarType.FP32, VarType.INT32, VarType.INT64))
+_loop = partial(kernel, on=("llvm",), takes=of_types(VarType.FP32, VarType.INT32, VarType.INT64))
 
 
 def _run(text: str, a: PsroiPool | PsroiPoolGrad, **arrays: Array) -> None:

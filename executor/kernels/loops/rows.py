@@ -27,7 +27,7 @@ from ...codegen.text_loops import bind_checked, bind_text
 from ...device.device import Device
 from ...host.writes import address
 from ..array.formula import by_formula
-from ..formulas import NUMBA_MEANS
+from ..formulas import LLVM_MEANS
 from ..registry import Step, by_arrays, kernel, of_types
 from .elementwise import in_float32
 
@@ -166,21 +166,21 @@ def _along_rows(axis: int, scores: Array) -> bool:
     return axis in (-1, scores.ndim - 1)
 
 
-@kernel("softmax", on=("numba",), takes=in_float32, nonempty=True)
+@kernel("softmax", on=("llvm",), takes=in_float32, nonempty=True)
 def softmax(dev: Device, a: Softmax) -> list[Step]:
     if not _gapless(a.x, a.out) or not _along_rows(a.axis, a.x):
-        return by_formula("softmax", dev, a, NUMBA_MEANS)
+        return by_formula("softmax", dev, a, LLVM_MEANS)
     n = a.x.shape[-1]
     text = _text(_SOFTMAX + _EXP_ROW + _DIVIDE, _alias("y", a.out, x=a.x))
     return [bind_text(text, {"x": a.x, "y": a.out}, rows=a.x.size // n, n=n)]
 
 
-@kernel("softmax_grad", on=("numba",), takes=in_float32)
+@kernel("softmax_grad", on=("llvm",), takes=in_float32)
 def softmax_grad(dev: Device, a: SoftmaxGrad) -> list[Step]:
     if a.d_x is None or not a.out.size:
         return []
     if not _gapless(a.out, a.d_out, a.d_x) or not _along_rows(a.axis, a.out):
-        return by_formula("softmax_grad", dev, a, NUMBA_MEANS)
+        return by_formula("softmax_grad", dev, a, LLVM_MEANS)
     n = a.out.shape[-1]
     operands = {"y": a.out, "d": a.d_out}
     text = _text(_SOFTMAX_GRAD, _alias("out", a.d_x, **operands))
@@ -190,12 +190,12 @@ def softmax_grad(dev: Device, a: SoftmaxGrad) -> list[Step]:
 _label_error = partial(outside_error, FUSED, what="label", of="classes")
 
 
-@kernel(FUSED, on=("numba",), takes=_SCORED, gapless=True)
+@kernel(FUSED, on=("llvm",), takes=_SCORED, gapless=True)
 def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[Step]:
     """Loss = log(sum exp(x - max)) - (x - max)[label]."""
     arrays = {"x": a.logits, "y": a.softmax, "loss": a.loss, "labels": a.label}
     if any(array is None for array in arrays.values()) or not _along_rows(a.axis, a.logits):
-        return by_formula(FUSED, dev, a, NUMBA_MEANS)
+        return by_formula(FUSED, dev, a, LLVM_MEANS)
     n = a.logits.shape[-1]
     rows = a.logits.size // n
     alias = _alias("y", a.softmax, x=a.logits)
@@ -207,12 +207,12 @@ def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[
     return bind_checked(dev, text, arrays, _label_error(n), **sizes)
 
 
-@kernel(f"{FUSED}_grad", on=("numba",), takes=_SCORED, gapless=True)
+@kernel(f"{FUSED}_grad", on=("llvm",), takes=_SCORED, gapless=True)
 def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad) -> list[Step]:
     """(softmax - label) * d."""
     arrays = {"y": a.softmax, "d": a.d_loss, "out": a.d_logits, "labels": a.label}
     if a.d_logits is None or a.soft_label or not _along_rows(a.axis, a.softmax):
-        return by_formula(f"{FUSED}_grad", dev, a, NUMBA_MEANS)
+        return by_formula(f"{FUSED}_grad", dev, a, LLVM_MEANS)
     n = a.softmax.shape[-1]
     text = _text(_CROSS_ENTROPY_GRAD, _alias("out", a.d_logits, y=a.softmax))
     sizes = {"rows": a.softmax.size // n, "n": n, "ignored": a.ignore_index}
@@ -222,7 +222,7 @@ def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad)
 _lookup = of_types(VarType.FP32, Ids=[VarType.INT64])
 
 
-@kernel("lookup_table", "lookup_table_v2", on=("numba",), takes=_lookup, gapless=True)
+@kernel("lookup_table", "lookup_table_v2", on=("llvm",), takes=_lookup, gapless=True)
 def lookup(dev: Device, a: LookupTable) -> list[Step]:
     """Copy rows; an index that is none is refused, the padding's row is zero."""
     rows, n = a.w.shape
@@ -232,7 +232,7 @@ def lookup(dev: Device, a: LookupTable) -> list[Step]:
     return bind_checked(dev, _LOOKUP, arrays, error, **sizes)
 
 
-@kernel("lookup_table_grad", "lookup_table_v2_grad", on=("numba",), takes=_lookup, gapless=True)
+@kernel("lookup_table_grad", "lookup_table_v2_grad", on=("llvm",), takes=_lookup, gapless=True)
 def lookup_grad(dev: Device, a: LookupTableGrad) -> list[Step]:
     """Add the rows in the order of the ids."""
     if a.d_w is None:

@@ -47,7 +47,7 @@ _DISTANCE = """
 """
 
 
-@kernel("edit_distance", on=("numba",))
+@kernel("edit_distance", on=("llvm",))
 def edit_distance(dev: Device, a: EditDistance) -> list[Step]:
     """Insertions, deletions and substitutions, of which one row of costs is kept."""
     ends, apart, count = spans(a.hyps_lod, a.hyps_length, a.hyps)
@@ -126,7 +126,7 @@ def _excluded(types: Sequence[int], count: int) -> np.ndarray:
     return np.array([k in types or k == count for k in range(count + 1)])
 
 
-@kernel("chunk_eval", on=("numba",))
+@kernel("chunk_eval", on=("llvm",))
 def chunk_eval(dev: Device, a: ChunkEval) -> list[Step]:
     """Both sides go on label by label: equal chunks end at once, began at once, and are of one type."""
     ends, apart, count = spans(a.inference_lod, a.seq_length, a.inference)

@@ -65,7 +65,7 @@ def _turned(rows_NTE: Array, pair: _Pair) -> Array:
     return rows_NTE[pair.x].transpose(1, 0, 2)
 
 
-@kernel("match_matrix_tensor", on=("numba",), takes=_TYPES)
+@kernel("match_matrix_tensor", on=("llvm",), takes=_TYPES)
 def match_matrix_tensor(dev: Device, a: MatchMatrixTensor) -> list[Step]:
     """x W, of all rows; then by pair its products with y, a matrix for each t."""
     if not readable(a.x, a.y, a.w, a.out, a.tmp):
@@ -86,7 +86,7 @@ def match_matrix_tensor(dev: Device, a: MatchMatrixTensor) -> list[Step]:
     return [run]
 
 
-@kernel("match_matrix_tensor_grad", on=("numba",), takes=_TYPES)
+@kernel("match_matrix_tensor_grad", on=("llvm",), takes=_TYPES)
 def match_matrix_tensor_grad(dev: Device, a: Any) -> list[Step]:
     if not readable(a.x, a.y, a.w, a.tmp, a.d_out, a.d_x, a.d_y, a.d_w):
         return by_arrays("match_matrix_tensor_grad", dev, a)
@@ -191,7 +191,7 @@ def _images(a: Any, out: Array) -> Iterator[tuple[slice, Array]]:
         yield pixels, out[begin:end].reshape(a.OutputChannel, pixels.stop - pixels.start)
 
 
-@kernel("var_conv_2d", on=("numba",), takes=_TYPES)
+@kernel("var_conv_2d", on=("llvm",), takes=_TYPES)
 def var_conv_2d(dev: Device, a: VarConv2d) -> list[Step]:
     """Windows as columns, image by image; then their products with W."""
     if not readable(a.x, a.w, a.out, a.col, *_levels(a)):
@@ -212,7 +212,7 @@ def var_conv_2d(dev: Device, a: VarConv2d) -> list[Step]:
     return [run]
 
 
-@kernel("var_conv_2d_grad", on=("numba",), takes=_TYPES)
+@kernel("var_conv_2d_grad", on=("llvm",), takes=_TYPES)
 def var_conv_2d_grad(dev: Device, a: Any) -> list[Step]:
     """As the convolution, of all images at once: with columns of windows, and of their gradients."""
     if not readable(a.x, a.w, a.d_out, a.d_x, a.d_w, *_levels(a)):

@@ -69,7 +69,7 @@ def _alone(op_type: str) -> Callable[..., list[Step]]:
 
 def _together(op_type: str) -> Callable[..., list[Step]]:
     """Return what binds many updates; float32 scratch for low precision is one parameter's at a time."""
-    own, apart = UPDATES[op_type].own, one_by_one(op_type, "numba")
+    own, apart = UPDATES[op_type].own, one_by_one(op_type, "llvm")
 
     def bind(dev: Device, columns: Arrays, attrs: Mapping[str, Any]) -> list[Step]:
         if has_low(columns):
@@ -91,5 +91,5 @@ def _plain_together(node: Node) -> bool:
 
 
 for _op_type, _fused in FUSED.items():
-    add_kernel(_op_type, "numba", _alone(_op_type), _plain, masters=False)
-    add_kernel(_fused, "numba", _together(_op_type), _plain_together, masters=False, low=True)
+    add_kernel(_op_type, "llvm", _alone(_op_type), _plain, masters=False)
+    add_kernel(_fused, "llvm", _together(_op_type), _plain_together, masters=False, low=True)

@@ -173,7 +173,7 @@ def _narrow(node: Node) -> bool:
 
 @kernel(
     "pad2d_grad",
-    on=("numba",),
+    on=("llvm",),
     takes=lambda node: _narrow(node) and node.attrs["mode"] == "constant",
 )
 def pad2d_grad(dev: Device, a: Pad2dGrad) -> list[Step]:
@@ -184,7 +184,7 @@ def pad2d_grad(dev: Device, a: Pad2dGrad) -> list[Step]:
     return bind_copy(dev, a.d_x, inside)
 
 
-@kernel("pad2d", on=("numba",), takes=_narrow)
+@kernel("pad2d", on=("llvm",), takes=_narrow)
 def pad2d(dev: Device, a: Pad2d) -> list[Step]:
     """Images in the order of their shape are gone through once; the rest is copied part by part."""
     together = a.x.flags.c_contiguous and a.out.flags.c_contiguous
@@ -203,7 +203,7 @@ def _on(op_type: str) -> Callable[[Any], Any]:
     """Register a kernel; those that join images and cut them do so in whatever order all of them lie."""
     joins = op_type in ("concat", "concat_grad", "split")
     layout = AS_THEY_COME if joins else IN_ORDER
-    return kernel(op_type, on=("numba",), takes=_narrow, layout=layout)
+    return kernel(op_type, on=("llvm",), takes=_narrow, layout=layout)
 
 
 register(_on, bind_copy, fill)

@@ -215,7 +215,7 @@ onednn(
     *("conv2d", "conv2d_grad"),
     name=WINOGRAD,
     takes=takes,
-    needs=("numba",),
+    needs=("llvm",),
     any_order=True,
     layout=CHANNELS_LAST,
 )(product_kernels(by_winograd, rectified, _slope))

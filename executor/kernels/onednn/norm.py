@@ -18,7 +18,7 @@ from ....graph.ops.operands import Array
 from ...codegen.native import version
 from ...device.device import Device
 from ..array.formula import ARRAY_MEANS, by_formula
-from ..formulas import NUMBA_MEANS
+from ..formulas import LLVM_MEANS
 from ..registry import Step
 from . import primitive as dnnl
 from .support import onednn
@@ -110,7 +110,7 @@ def averaged(
 @onednn("batch_norm", any_order=True, layout=AS_THEY_COME, prefer_loops=True)
 def batch_norm(dev: Device, a: BatchNorm) -> list[Step]:
     if _looped(a):
-        return by_formula("batch_norm", dev, a, NUMBA_MEANS)
+        return by_formula("batch_norm", dev, a, LLVM_MEANS)
     x, y = images(a.x, a.data_layout), images(a.y, a.data_layout)
     global_stats = a.use_global_stats or (a.is_test and not a.trainable_statistics)
     compiled = _batch_forward(dnnl.last(x.shape), a.epsilon, _flags(global_stats=global_stats))
@@ -147,7 +147,7 @@ def batch_norm(dev: Device, a: BatchNorm) -> list[Step]:
 def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
     """Epsilon is in SavedVariance already, the inverse of the deviation."""
     if _looped(a):
-        return by_formula("batch_norm_grad", dev, a, NUMBA_MEANS)
+        return by_formula("batch_norm_grad", dev, a, LLVM_MEANS)
     x, d_y = images(a.x, a.data_layout), images(a.d_y, a.data_layout)
     d_x = None if a.d_x is None else images(a.d_x, a.data_layout)
     flags = _flags(global_stats=a.is_test or a.use_global_stats)

@@ -79,7 +79,7 @@ class PackedFactor(Factor):
 
 
 _TYPES = of_types(VarType.FP32, VarType.INT64)
-_on = partial(kernel, on=("onednn",), takes=_TYPES, needs=("numba",), nonempty=True)
+_on = partial(kernel, on=("onednn",), takes=_TYPES, needs=("llvm",), nonempty=True)
 
 
 _means = Means(PackedFactor, compiled_steps)
