@@ -9,7 +9,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
 from .block import ProgramBlocks
-from .clone import copy_program, for_test_program, prune
+from .clone import copy_program, for_test_program, prune, set_test_mode
 from .formats.program import describe, parse, serialize
 from .formats.text import DETAILS, text
 
@@ -63,6 +63,13 @@ class Program(ProgramBlocks):
                 f"Program.clone: for_test must be True or False, got {for_test!r}."
             )
         return for_test_program(self) if for_test else copy_program(self)
+
+    def _inference_optimize(self, prune_read_op: bool = True) -> Program:
+        """Return a copy with ``is_test`` set, and without readers; no program has ``read`` ops to prune."""
+        copied = copy_program(self)
+        copied.readers = []
+        set_test_mode(copied)
+        return copied
 
     def _prune(self, targets: Any) -> Program:
         return prune(self, [], targets)
