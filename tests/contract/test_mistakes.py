@@ -383,3 +383,86 @@ def test_a_fetch_list_in_the_place_of_a_feed_is_told() -> None:
         test.with_data_parallel(share_vars_from=main)
     with pytest.raises(AttributeError, match="Did you mean 'relu'"):
         fluid.layers.Relu  # noqa: B018
+
+
+def _saved(**keywords: Any) -> None:
+    label = fluid.data("label", [None, 1], "int64")
+    scores = fluid.layers.fc(fluid.data("x", [None, 3]), 2, act="softmax")
+    fluid.layers.auc(scores, label)
+    exe = fluid.Executor()
+    exe.run(fluid.default_startup_program())
+    fluid.io.save_inference_model("model", ["x"], [scores], exe, **keywords)
+
+
+def _changed() -> None:
+    _, loss = _net()
+    exe = fluid.Executor()
+    exe.run(fluid.default_startup_program())
+    program = fluid.CompiledProgram(fluid.default_main_program())
+    for _ in range(2):
+        exe.run(program, {"x": np.ones((2, 3), "float32")}, [loss])
+        fluid.layers.scale(loss)
+
+
+def _parallel_too_late() -> None:
+    _, loss = _net()
+    exe = fluid.Executor()
+    exe.run(fluid.default_startup_program())
+    program = fluid.CompiledProgram(fluid.default_main_program())
+    exe.run(program, {"x": np.ones((2, 3), "float32")}, [loss])
+    program.with_data_parallel(loss.name)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (_saved, "auc op: set its states to zero"),
+        (lambda: _saved(program_only=True), "program_only is True"),
+        (lambda: fluid.io.save_params(fluid.Executor(), "params"), "no variables to save"),
+        (lambda: fluid.set_program_state(fluid.Program(), {"w": np.ones(1)}), "not used: w"),
+        (lambda: rowlock.io.random_split([1, 2], [0.99, 0.01]), "has no samples"),
+        (lambda: fluid.evaluator.EditDistance(*_net()), "use fluid.metrics.EditDistance"),
+        (
+            lambda: rowlock.static.amp.decorate(
+                fluid.optimizer.SGD(0.1), rowlock.static.amp.CustomOpLists(), level="OD"
+            ),
+            "level OD",
+        ),
+        (
+            lambda: rowlock.optimizer.lr.ExponentialDecay(0.1, 0.5).set_state_dict(
+                {"last_epoch": 1, "last_lr": 0.1, "gamma": 2}
+            ),
+            "does not use",
+        ),
+        (_changed, "changed after it was compiled"),
+        (_parallel_too_late, "with_data_parallel has no effect"),
+    ],
+)
+def test_warnings_name_the_line_of_the_user(
+    call: Any, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with (
+        fluid.scope_guard(fluid.Scope()),
+        warnings.catch_warnings(record=True) as caught,
+        contextlib.suppress(ShapeError),  # an evaluator warns before it reads its operands
+    ):
+        warnings.simplefilter("always", UserWarning)
+        call()
+    assert {w.filename for w in caught if said in str(w.message)} == {__file__}
+
+
+def test_what_another_program_predicts_is_not_saved_with_this_one(tmp_path: Path) -> None:
+    with own_programs():
+        score = fluid.layers.fc(fluid.data("x", [None, 3]), 2, name="other")
+    folder, exe = str(tmp_path / "model"), fluid.Executor()
+    for save in (
+        lambda: fluid.io.save_inference_model(folder, ["x"], [score], exe),
+        lambda: rowlock.static.serialize_program([], [score]),
+    ):
+        with pytest.raises(
+            InvalidValue, match=r"'other.tmp_1' is no variable of this program\. Give"
+        ):
+            save()
+    with pytest.raises(InvalidValue, match=r"'other.tmp_1': no operator of this program makes it"):
+        fluid.default_main_program()._prune([score])
