@@ -95,7 +95,8 @@ def match(
             where = f", where {values}" if names else ""
             shown = [str(sizes[w]) if w.startswith(("...", "*")) else w for w in spread]
             kind = "be a vector " if len(spread) == 1 != len(shape) else "be "
-            kind = "have one number in a row: " if spread[1:] == ["1"] else kind
+            if spread[1:] == ["1"]:
+                kind = f"have {'as many rows' if shape[1:] == (1,) else 'one number in a row'}: "
             rank = len(spread)
             more = f": {rank} dimensions" if kind == "be " and rank != len(shape) else ""
             op.fail(f"{slot} must {kind}[{', '.join(shown)}]{where}{more}")

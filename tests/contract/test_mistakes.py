@@ -466,3 +466,39 @@ def test_what_another_program_predicts_is_not_saved_with_this_one(tmp_path: Path
             save()
     with pytest.raises(InvalidValue, match=r"'other.tmp_1': no operator of this program makes it"):
         fluid.default_main_program()._prune([score])
+
+
+def test_labels_that_are_fewer_than_rows_are_counted() -> None:
+    x = fluid.data("x", [None, 3])
+    loss = fluid.layers.cross_entropy(
+        fluid.layers.softmax(x), fluid.layers.data("label", [1], dtype="int64")
+    )
+    feed = {"x": np.ones((2, 3), "float32"), "label": np.zeros((3, 1), "int64")}
+    with pytest.raises(ShapeError, match=r"Label must have as many rows: \[2, 1\] .*INT64\[3,1\]"):
+        fluid.Executor().run(feed=feed, fetch_list=[loss])
+    feed["label"] = np.zeros((2, 3), "int64")
+    with pytest.raises(ShapeError, match="Label must have one number in a row"):
+        fluid.Executor().run(feed=feed, fetch_list=[loss])
+
+
+@pytest.mark.parametrize("places", [1, 2])
+def test_labels_may_lack_the_dimension_of_1_that_is_declared(places: int, threads: None) -> None:
+    """As in Paddle; another shape whose elements fit is refused, and told so."""
+    x = fluid.data("x", [None, 3])
+    label = fluid.data("label", [None, 1], "int64")
+    loss = fluid.layers.cross_entropy(fluid.layers.softmax(x), label)
+    program = on_places(fluid.default_main_program(), places)
+    feed = {"x": np.eye(4, 3, dtype="float32"), "label": np.arange(4) % 3}
+    exe = fluid.Executor()
+    losses, labels = exe.run(program, feed, [loss, label])
+    assert labels.tolist() == [0, 1, 2, 0]
+    whole = {**feed, "label": labels[:, np.newaxis]}
+    np.testing.assert_array_equal(losses.ravel(), exe.run(program, whole, [loss])[0].ravel())
+    for wrong, cure in (
+        (np.ones((4, 1, 3)), True),
+        (np.ones((4, 2, 2)), False),
+        (np.ones(4), False),
+    ):
+        with pytest.raises(FeedError, match=r"says shape \[-1, 3\]") as error:
+            exe.run(program, {**feed, "x": wrong.astype("float32")}, [loss])
+        assert ("array.reshape([-1, 3])" in str(error.value)) == cure
