@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
+from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, require_type
 from .block import ProgramBlocks
 from .clone import copy_program, for_test_program, prune, set_test_mode
 from .formats.program import describe, parse, serialize
@@ -48,8 +48,12 @@ class Program(ProgramBlocks):
         """Return the program that such bytes hold, also with operators that are not built here.
 
         Raises:
+            InvalidType: another thing than bytes.
             DamagedFile: they hold none.
         """
+        require_type(
+            binary_str, bytes | bytearray | memoryview, "Program.parse_from_string takes bytes"
+        )
         return parse(binary_str, Program())
 
     def clone(self, for_test: bool = False) -> Program:

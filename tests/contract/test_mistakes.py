@@ -502,3 +502,25 @@ def test_labels_may_lack_the_dimension_of_1_that_is_declared(places: int, thread
         with pytest.raises(FeedError, match=r"says shape \[-1, 3\]") as error:
             exe.run(program, {**feed, "x": wrong.astype("float32")}, [loss])
         assert ("array.reshape([-1, 3])" in str(error.value)) == cure
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: fluid.Program.parse_from_string("program"), "takes bytes, got 'program'"),
+        (lambda: fluid.layers.linear_lr_warmup("0.1", 3, 0, 1), "linear_lr_warmup: learning_rate"),
+        (lambda: fluid.ParamAttr(initializer=fluid.initializer.Xavier), "must be one such as"),
+    ],
+)
+def test_what_is_of_another_kind_is_named_with_its_argument(call: Any, said: str) -> None:
+    with pytest.raises(EnforceNotMet, match=said):
+        call()
+
+
+def test_a_checkpoint_of_another_name_is_warned_of() -> None:
+    _, loss = _net()
+    optimizer = fluid.optimizer.RecomputeOptimizer(fluid.optimizer.SGD(0.1))
+    optimizer._set_checkpoints(["fc_0.tmp_0", "fc_0.temp_1"])
+    with pytest.warns(UserWarning, match=r"'fc_0.temp_1' is no variable.*'fc_0.tmp_1'") as record:
+        optimizer.minimize(loss)
+    assert [warning.filename for warning in record] == [__file__]
