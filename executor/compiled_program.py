@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..graph.program.program import Program
 from ..graph.program.program_graph import ProgramGraph, snapshot
 from ..graph.program.role import OpRole
-from ..graph.program.where import user_frames
+from ..graph.program.where import warn_user
 from ..graph.report.report import CompileReport
 from ..graph.transpiler.exchange import Exchange, exchange_of, exchanges
 from ..graph.transpiler.server_program import serves
@@ -147,10 +146,9 @@ class CompiledProgram(Runnable):
                 f"one that trains: what with_data_parallel returned."
             )
         if self._parallel is not None:
-            warnings.warn(
+            warn_user(
                 "with_data_parallel has no effect: this CompiledProgram ran on one place before. "
-                "Make a new CompiledProgram.",
-                stacklevel=2,
+                "Make a new CompiledProgram."
             )
             return self
         self._data_parallel, self._loss_name = True, loss_name
@@ -183,10 +181,9 @@ class CompiledProgram(Runnable):
                 "the program has gradient operators: say which loss they serve (loss_name=loss.name)."
             )
         if loss_name and not block.has_var(loss_name):
-            warnings.warn(
+            warn_user(
                 f"loss_name {loss_name!r} is no variable of the program.{nearest(loss_name, block.vars)} "
-                f"The loss is taken to be the one that the program's gradients belong to.",
-                stacklevel=user_frames() + 1,
+                f"The loss is taken to be the one that the program's gradients belong to."
             )
 
     def trace(self, on: bool = True) -> None:
@@ -277,10 +274,9 @@ class CompiledProgram(Runnable):
             )
         if self._program.version != self._compiled_version:
             self._compiled_version = self._program.version
-            warnings.warn(
+            warn_user(
                 "the program was changed after it was compiled, and the change has no effect. "
-                "Make a new CompiledProgram.",
-                stacklevel=3,
+                "Make a new CompiledProgram."
             )
         if self._exchange is None:
             return self._parallel

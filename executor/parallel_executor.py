@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from ..graph.program.program import Program, default_main_program
+from ..graph.program.where import warn_user
 from ..graph.report.report import CompileReport
 from ..strategies.errors import InvalidType
 from .compiled_program import CompiledProgram
@@ -72,7 +72,7 @@ class ParallelExecutor:
     ) -> list[Any]:
         """Run one step; see :meth:`Executor.run`. ``feed_dict`` is a deprecated name of ``feed``."""
         if feed_dict is not None:
-            warnings.warn("feed_dict is deprecated: use feed", DeprecationWarning, stacklevel=2)
+            warn_user("feed_dict is deprecated: use feed", DeprecationWarning)
             feed = feed_dict if feed is None else feed
         return self._executor.run(
             self._compiled,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from ...graph.ir.graph import STATE
 from ...graph.ir.replica_program import ReplicaProgram
 from ...graph.program.program import Program
-from ...graph.program.where import user_frames
+from ...graph.program.where import warn_user
 from ...strategies.errors import InvalidState, NotInitialized, first_of
 from ...strategies.types import to_numpy
 from ..device.tensor import Tensor
@@ -73,11 +72,10 @@ def _warn_of_shape(name: str, declared: Sequence[int], actual: Sequence[int]) ->
         size in (-1, there) for size, there in zip(declared, actual, strict=True)
     )
     if not fits:
-        warnings.warn(
+        warn_user(
             f"variable {name!r} has shape {list(actual)} in the scope, and the program declares "
             f"{list(declared)}. If another program of the same names wrote it, run this one's startup "
-            f"program again, or give each a scope of its own (fluid.scope_guard(fluid.Scope())).",
-            stacklevel=user_frames() + 1,
+            f"program again, or give each a scope of its own (fluid.scope_guard(fluid.Scope()))."
         )
 
 

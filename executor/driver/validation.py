@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
-from ...graph.program.where import user_frames
+from ...graph.program.where import warn_user
 from ...strategies.errors import InvalidType, Unsupported
 
 if TYPE_CHECKING:
@@ -68,8 +67,7 @@ class StrategyCopies:
         for original, copied in self._pairs:
             names = original.differing_fields(copied)
             if names:
-                warnings.warn(
+                warn_user(
                     f"{type(copied).__name__}.{', '.join(names)} changed after this program was compiled, and "
-                    f"the change has no effect on it. Make a new CompiledProgram.",
-                    stacklevel=user_frames() + 1,
+                    f"the change has no effect on it. Make a new CompiledProgram."
                 )

@@ -134,6 +134,12 @@ def snapshot(value: Any, array: np.ndarray, copy: Copy = np.copy) -> np.ndarray:
     return array if base is None or isinstance(base, bytes) else copy(array)
 
 
+def _fits(shape: tuple[int, ...], declared: Sequence[int]) -> bool:
+    return len(shape) == len(declared) and all(
+        d < 0 or d == size for d, size in zip(declared, shape, strict=True)
+    )
+
+
 def _declared_at(variable: Variable) -> str:
     return f" Declared at {variable.where}." if variable.where else ""
 
@@ -145,16 +151,21 @@ def _dtype_name(variable: Variable) -> str:
 def check_declared(name: str, array: np.ndarray, variable: Variable) -> None:
     """Check an array against a declaration that asks for the check (``fluid.data``).
 
+    Dimensions of 1 at the end may be missing: labels [N] of a variable [-1, 1], as in Paddle.
+
     Raises:
         FeedError: rank, a known dimension or the dtype differs.
     """
     shape = variable.shape or ()
-    fits = len(shape) == array.ndim and all(
-        d < 0 or d == a for d, a in zip(shape, array.shape, strict=True)
-    )
-    if not fits:
+    missing = (1,) * (len(shape) - array.ndim) if array.ndim else ()
+    if not _fits((*array.shape, *missing), shape):
+        known = math.prod(size for size in shape if size >= 0)
+        unknown = sum(size < 0 for size in shape)
+        others = array.ndim != len(shape) and unknown <= 1
+        whole = array.size % known == 0 if unknown and known else array.size == known
+        cure = f" Its elements fit: array.reshape({list(shape)})." if others and whole else ""
         raise FeedError(
-            f"feed {name!r}: its declaration says shape {list(shape)}, got {list(array.shape)}."
+            f"feed {name!r}: its declaration says shape {list(shape)}, got {list(array.shape)}.{cure}"
             f"{_declared_at(variable)}"
         )
     if variable.dtype is not None and to_numpy(variable.dtype) != array.dtype:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
@@ -11,6 +10,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ...graph.program.where import warn_user
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
 
 
@@ -163,7 +163,7 @@ def _sizes(count: int, lengths: Sequence[float]) -> list[int]:
     for i in range(count - sum(sizes)):
         sizes[i % len(sizes)] += 1
     if 0 in sizes:
-        warnings.warn(f"random_split: a part of {sizes} has no samples.", stacklevel=3)
+        warn_user(f"random_split: a part of {sizes} has no samples.")
     return sizes
 
 

@@ -6,7 +6,6 @@ on the driver.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from ...graph.layers.shape import cast, fill_constant, reduce_sum, sums
 from ...graph.program import unique_name
 from ...graph.program.program import Program, program_guard
 from ...graph.program.variable import Variable
+from ...graph.program.where import warn_user
 from ...strategies.errors import InvalidState, InvalidValue
 from .metrics import chunk_measures
 
@@ -29,9 +29,7 @@ class Evaluator:
 
     def __init__(self, name: str, **keywords: Any) -> None:
         kind = type(self).__name__
-        warnings.warn(
-            f"fluid.evaluator.{kind} is deprecated; use fluid.metrics.{kind}.", stacklevel=3
-        )
+        warn_user(f"fluid.evaluator.{kind} is deprecated; use fluid.metrics.{kind}.")
         self.states: list[Variable] = []
         self.metrics: list[Variable] = []
         self.helper = LayerHelper(name, **keywords)

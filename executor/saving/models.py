@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from ...graph.program.formats.inference import (
 from ...graph.program.formats.program import order_as_copied, parse, serialize
 from ...graph.program.program import Program, program_guard
 from ...graph.program.variable import Variable
+from ...graph.program.where import warn_user
 from ...strategies.errors import DamagedFile, InvalidType, InvalidValue, MissingFile, first_of
 from ..feed.scope import Scope, global_scope
 from .files import kind_of, path_of, reading, replacing
@@ -72,7 +72,7 @@ def save_inference_model(
     if not all(isinstance(name, str) for name in feeds):
         raise InvalidValue(f"feeded_var_names must be a list of names, got {feeds!r}.")
     _warn_of_auc(program)
-    targets = _targets(target_vars, "target_vars")
+    targets = _targets(target_vars, "target_vars", program)
     model = os.path.basename(model_filename) if model_filename is not None else MODEL
     if export_for_deployment:
         copied = copy_program(program)
@@ -83,7 +83,7 @@ def save_inference_model(
     else:
         inference, model = program, f"{model}.main_program"
     if program_only:
-        warnings.warn("program_only is True: the parameters are not saved.", stacklevel=2)
+        warn_user("program_only is True: the parameters are not saved.")
     write_model(inference, dirname, model, params_filename, with_values=not program_only)
     return [target.name for target in targets]
 
@@ -98,7 +98,7 @@ def _scaled(program: Program, targets: list[Variable]) -> list[Variable]:
         ]
 
 
-def _targets(value: Any, argument: str) -> list[Variable]:
+def _targets(value: Any, argument: str, program: Program) -> list[Variable]:
     targets = [value] if isinstance(value, Variable) else value
     if not isinstance(targets, (list, tuple)) or not targets:
         raise InvalidValue(f"{argument} must be a list of Variables, got {value!r}.")
@@ -107,14 +107,17 @@ def _targets(value: Any, argument: str) -> list[Variable]:
             raise InvalidValue(
                 f"{argument} must be a list of Variables, got a {type(target).__name__} in it."
             )
+        if not program.global_block().has_var(target.name):
+            raise InvalidValue(
+                f"{argument}: {target.name!r} is no variable of this program. Give the program that has it, or "
+                f"call this within its program_guard."
+            )
     return list(targets)
 
 
 def _warn_of_auc(program: Program) -> None:
     if any(op.type == "auc" for op in program.global_block().ops):
-        warnings.warn(
-            "the program has an auc op: set its states to zero before you save it.", stacklevel=3
-        )
+        warn_user("the program has an auc op: set its states to zero before you save it.")
 
 
 def write_model(
@@ -243,8 +246,10 @@ def normalize_program(program: Program, feed_vars: Any, fetch_vars: Any, **kwarg
     """
     if not isinstance(program, Program):
         raise InvalidType(f"program must be a Program, got {type(program).__name__}.")
-    feeds = [v.name for v in _targets(feed_vars, "feed_vars")] if _nonempty(feed_vars) else []
-    targets = _targets(fetch_vars, "fetch_vars")
+    feeds = (
+        [v.name for v in _targets(feed_vars, "feed_vars", program)] if _nonempty(feed_vars) else []
+    )
+    targets = _targets(fetch_vars, "fetch_vars", program)
     _warn_of_auc(program)
     everything = bool(kwargs.get("skip_prune_program", False))
     predictor = inference_program(program, feeds, targets, everything)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ from ...graph.program.formats.state_reader import read_arrays
 from ...graph.program.formats.state_writer import write_state
 from ...graph.program.program import Program
 from ...graph.program.variable import Parameter, Variable
+from ...graph.program.where import warn_user
 from ...strategies.errors import (
     InvalidArgument,
     InvalidType,
@@ -273,7 +273,7 @@ def set_program_state(program: Any, state_dict: Mapping[str, np.ndarray]) -> Non
         tensor.set(array)
     unused = sorted(set(state_dict) - set(tensors))
     if unused:
-        warnings.warn(f"not in the program, and not used: {', '.join(unused)}.", stacklevel=2)
+        warn_user(f"not in the program, and not used: {', '.join(unused)}.")
 
 
 def program_state(

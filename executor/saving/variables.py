@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any, BinaryIO
@@ -14,6 +13,7 @@ import numpy as np
 from ...graph.program.formats.tensors import Entry, TensorFile, write_tensor
 from ...graph.program.program import Program, default_main_program
 from ...graph.program.variable import Parameter, Variable
+from ...graph.program.where import warn_user
 from ...strategies.errors import (
     InvalidType,
     InvalidValue,
@@ -142,7 +142,7 @@ def save_variables(
 ) -> bytes | None:
     """Save the values that the global scope has; return them as bytes if neither folder nor file is named."""
     if not variables:
-        warnings.warn("there are no variables to save.", stacklevel=3)
+        warn_user("there are no variables to save.")
         return None
     scope = global_scope()
     names = sorted(v.name for v in variables)

@@ -21,6 +21,9 @@ class Initializer:
         """Prepend the op that fills ``variable`` to ``block``."""
         raise NotImplementedError
 
+    def _compute_fans(self, var: Variable) -> tuple[int, int]:  # called by initializers of users
+        return fans(var.shape)
+
 
 # What a program chose for weights (False) and biases (True) without an initializer of their own.
 CHOSEN: dict[bool, Initializer | None] = {}
@@ -140,7 +143,7 @@ class XavierInitializer(Initializer):
 
     def __call__(self, variable: Variable, block: Block) -> Operator:
         """Prepend ``uniform_random`` or ``gaussian_random``."""
-        own_in, own_out = fans(variable.shape)
+        own_in, own_out = self._compute_fans(variable)
         fan_in = own_in if self.fan_in is None else self.fan_in
         fan_out = own_out if self.fan_out is None else self.fan_out
         scaled = _scaled(variable, 2.0, fan_in + fan_out, self.uniform, self.seed)
@@ -162,7 +165,7 @@ class MSRAInitializer(Initializer):
 
     def __call__(self, variable: Variable, block: Block) -> Operator:
         """Prepend ``uniform_random`` or ``gaussian_random``."""
-        fan_in = fans(variable.shape)[0] if self.fan_in is None else self.fan_in
+        fan_in = self._compute_fans(variable)[0] if self.fan_in is None else self.fan_in
         return _scaled(variable, self.gain**2, fan_in, self.uniform, self.seed)(variable, block)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from ...strategies.types import VarType
 from ..program import unique_name
 from ..program.program import default_main_program, is_outermost
 from ..program.variable import Variable
-from ..program.where import user_frames, user_line
+from ..program.where import user_line, warn_user
 from .arguments import integer
 from .helper import LayerHelper
 from .initializer import ConstantInitializer
@@ -63,11 +62,10 @@ def data_variable(
     program = default_main_program()
     earlier = program.global_block().vars.get(name)
     if earlier is not None and earlier.is_data and is_outermost(program):
-        warnings.warn(
+        warn_user(
             f"data variable {name!r} is declared again in the default program (first at {earlier.where}). New "
             f"ops are added to those of that program, as when a notebook's cell runs twice. Build inside "
-            f"`with fluid.program_guard(fluid.Program(), fluid.Program()):` to begin afresh.",
-            stacklevel=user_frames() + 1,
+            f"`with fluid.program_guard(fluid.Program(), fluid.Program()):` to begin afresh."
         )
     variable = program.global_block().create_var(
         name=name,

@@ -30,7 +30,7 @@ class ParamAttr:
             ("initializer", initializer, "initializer.Constant(0.0)"),
             ("regularizer", regularizer, "regularizer.L2Decay(0.01)"),
         ):
-            if value is not None and not callable(value):
+            if value is not None and (isinstance(value, type) or not callable(value)):
                 raise InvalidType(
                     f"ParamAttr: {argument} must be one such as fluid.{example}, got {value!r}."
                 )

@@ -89,25 +89,25 @@ def match(
             fits = fits and merged is not None
             sizes[word] = number if merged is None else merged
         if not fits:
-            op.fail(f"{slot} must {_described(words, spread, len(shape), sizes)}")
+            op.fail(f"{slot} must {_described(words, spread, shape, sizes)}")
     for word in several - {"..."}:
         sizes[word[1:]] = tuple(sizes[each] for each in spread_words([word], sizes))
     return sizes
 
 
 def _described(
-    words: Sequence[str], spread: Sequence[str], rank: int, sizes: Mapping[str, Any]
+    words: Sequence[str], spread: Sequence[str], shape: Sequence[int], sizes: Mapping[str, Any]
 ) -> str:
-    """Return what a shape of ``rank`` dimensions does not fit, for errors: words, and the sizes they have."""
+    """Return what a shape does not fit, for errors: words, and the sizes they have."""
     names = [w for w in dict.fromkeys(words) if re.search("[a-zA-Z]", w) and w[0] != "*"]
     known = ", ".join(f"{name} = {sizes[name]}" for name in names if sizes.get(name, -1) >= 0)
     shown = [str(sizes[w]) if w.startswith(("...", "*")) else w for w in spread]
     text = f"[{', '.join(shown)}]{f', where {known}' if known else ''}"
     if spread[1:] == ["1"]:
-        return f"have one number in a row: {text}"
-    if len(spread) == 1 != rank:
+        return f"have {'as many rows' if shape[1:] == (1,) else 'one number in a row'}: {text}"
+    if len(spread) == 1 != len(shape):
         return f"be a vector {text}"
-    return f"be {text}" if len(spread) == rank else f"be {text}: {len(spread)} dimensions"
+    return f"be {text}" if len(spread) == len(shape) else f"be {text}: {len(spread)} dimensions"
 
 
 def spread_words(words: Sequence[str], sizes: Mapping[str, Any]) -> list[str]:

@@ -88,12 +88,18 @@ def for_test_program(program: _Program) -> _Program:
         ops = [op for op in block.ops if not (op.role & _NOT_FORWARD or _exchanges(op))]
         drops = drops or len(ops) < len(block.ops)
         block.ops = ops
-        for op in ops:
-            if "is_test" in op.attrs:
-                op.attrs["is_test"] = True
+    set_test_mode(clone)
     if drops:
         _drop_unused(clone, keep={name for reader in clone.readers for name in reader.names})
     return clone
+
+
+def set_test_mode(program: ProgramBlocks) -> None:
+    """Have ops such as dropout and batch norm compute as they do behind training."""
+    for block in program.blocks:
+        for op in block.ops:
+            if "is_test" in op.attrs:
+                op.attrs["is_test"] = True
 
 
 def _exchanges(op: Operator) -> bool:
@@ -124,7 +130,10 @@ def prune(program: _Program, feed_names: Sequence[str], targets: Any) -> _Progra
     produced = {name for op in block.ops for name in op.output_arg_names}
     for name in needs - set(feed_names):
         if name not in produced:
-            raise InvalidValue(f"cannot prune to {name!r}: no operator makes it.")
+            raise InvalidValue(
+                f"cannot prune to {name!r}: no operator of this program makes it. Where another one does, give "
+                f"that, or call this within its program_guard."
+            )
     ops: list[Operator] = []
     for op in reversed(block.ops):
         optimizes = op.role & int(OpRole.Optimize) and not any(

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
+from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, require_type
 from .block import ProgramBlocks
-from .clone import copy_program, for_test_program, prune
+from .clone import copy_program, for_test_program, prune, set_test_mode
 from .formats.program import describe, parse, serialize
 from .formats.text import DETAILS, text
 
@@ -48,8 +48,12 @@ class Program(ProgramBlocks):
         """Return the program that such bytes hold, also with operators that are not built here.
 
         Raises:
+            InvalidType: another thing than bytes.
             DamagedFile: they hold none.
         """
+        require_type(
+            binary_str, bytes | bytearray | memoryview, "Program.parse_from_string takes bytes"
+        )
         return parse(binary_str, Program())
 
     def clone(self, for_test: bool = False) -> Program:
@@ -63,6 +67,13 @@ class Program(ProgramBlocks):
                 f"Program.clone: for_test must be True or False, got {for_test!r}."
             )
         return for_test_program(self) if for_test else copy_program(self)
+
+    def _inference_optimize(self, prune_read_op: bool = True) -> Program:
+        """Return a copy with ``is_test`` set, and without readers; no program has ``read`` ops to prune."""
+        copied = copy_program(self)
+        copied.readers = []
+        set_test_mode(copied)
+        return copied
 
     def _prune(self, targets: Any) -> Program:
         return prune(self, [], targets)

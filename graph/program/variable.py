@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ from ...strategies.errors import InvalidValue
 from ...strategies.types import VarType, to_var_type
 from . import unique_name
 from .role import grad_name
-from .where import called_by_user
+from .where import called_by_user, warn_user
 
 if TYPE_CHECKING:
     from .block import Block
@@ -104,10 +103,9 @@ class Variable:
         The warning names no variable, so that Python shows it once for a line, which may test many.
         """
         if called_by_user():
-            warnings.warn(
+            warn_user(
                 "the truth of a Variable is tested while the program is built: it is True, whatever the "
-                "variable will hold. Test `is not None`, or compute with layers.",
-                stacklevel=2,
+                "variable will hold. Test `is not None`, or compute with layers."
             )
         return True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import warnings
 from types import CodeType
 
 _PACKAGE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
@@ -47,15 +48,12 @@ def _file(path: str) -> str:
     return " ".join(cell) if cell else path
 
 
-def user_frames() -> int:
-    """Return how many frames lie between the caller and the user's code, for ``warnings.warn``.
-
-    A caller that the user called directly gets 1, so ``stacklevel=user_frames() + 1`` names the user's line.
-    """
-    frame, count = sys._getframe(1), 0
-    while frame.f_back is not None and is_ours(frame.f_code.co_filename):
-        frame, count = frame.f_back, count + 1
-    return count
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the user's code that led here."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and _stands_between(frame.f_code.co_filename):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def _stands_between(path: str) -> bool:

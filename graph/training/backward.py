@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue, Unsupported, require_type
+from ...strategies.errors import InvalidType, InvalidValue, Unsupported, nearest, require_type
 from ...strategies.types import VarType
 from ..program.block import Block, ProgramBlocks
 from ..program.operator import Operator
 from ..program.role import DEVICE, GRAD_SUFFIX, ROLE, ROLE_VAR, OpRole, grad_name
 from ..program.variable import Parameter, Variable
+from ..program.where import warn_user
 from .gradient_ops import GradientNames, backward_ops, path_to, with_recomputation
 from .gradient_sums import GradOp, accumulate
 from .single_assignment import name_overwritten_values
@@ -48,6 +49,11 @@ def append_backward(
     marks = _names(checkpoints or (), "checkpoints")
     program = loss.block.program
     block = program.global_block()
+    for mark in marks:
+        if not block.has_var(mark):
+            warn_user(
+                f"checkpoint {mark!r} is no variable of the program.{nearest(mark, block.vars)}"
+            )
     source = _producer(block, loss)
     source.attrs[ROLE] = source.role | int(OpRole.Loss)
     stopped = _stopped(program, no_grad_set)

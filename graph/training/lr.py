@@ -12,6 +12,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidValue
 from ..layers import binary, io, shape, unary
+from ..layers.arguments import number
 from ..layers.helper import LayerHelper
 from ..layers.initializer import ConstantInitializer
 from ..program import unique_name
@@ -140,6 +141,8 @@ def linear_lr_warmup(
 
     The rate stands in the variable ``learning_rate_warmup``.
     """
+    if not isinstance(learning_rate, Variable):
+        learning_rate = number(learning_rate, "learning_rate", "linear_lr_warmup")
     with default_main_program().lr_schedule_guard():
         step = decay_step_counter()
         rising = start_lr + (end_lr - start_lr) * (step / float(warmup_steps))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,7 @@ from ...strategies.errors import (
 from ..program.clone import copy_program
 from ..program.program import Program, default_main_program, default_startup_program
 from ..program.role import ROLE, OpRole
-from ..program.where import user_frames
+from ..program.where import warn_user
 from . import collective, geo
 from .config import DistributeTranspilerConfig, check_config
 from .placement import BY_NORM, Trained, place, trained_parameters, trainer_side
@@ -173,10 +172,9 @@ class DistributeTranspiler:
     def _write_server(self, plan: Plan, endpoint: str) -> tuple[Program, Program]:
         served = any(s.endpoint == endpoint for entry in plan.trained for s in entry.shards)
         if not served and plan.table is None:
-            warnings.warn(
+            warn_user(
                 f"the server at {endpoint} has no parameter: there are fewer parts than servers. Take fewer "
-                f"servers, or a smaller config.min_block_size.",
-                stacklevel=user_frames() + 1,
+                f"servers, or a smaller config.min_block_size."
             )
         delay = self.config.enable_dc_asgd
         server = ServerWriter(plan, endpoint, delay).run()
@@ -270,11 +268,10 @@ def _warn_of_norms(trained: list[Trained]) -> None:
     entries = [entry for entry in trained if entry.split and entry.update.type in BY_NORM]
     if entries:
         names = ", ".join(entry.parameter.name for entry in entries[:3])
-        warnings.warn(
+        warn_user(
             f"{entries[0].update.type} steps by the norm of a parameter, and servers have parts of "
             f"{len(entries)} ({names}): each takes the norm of its part, as in Paddle, so training differs "
-            f"from that on one machine. config.slice_var_up = False keeps parameters whole.",
-            stacklevel=user_frames() + 1,
+            f"from that on one machine. config.slice_var_up = False keeps parameters whole."
         )
 
 

@@ -8,7 +8,6 @@ There is one such table in a program, and servers update it by plain SGD.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 
 from ...strategies.errors import Unsupported
@@ -17,7 +16,7 @@ from ..program.block import Block
 from ..program.program import Program
 from ..program.role import ROLE_VAR
 from ..program.variable import Variable
-from ..program.where import user_frames
+from ..program.where import warn_user
 from . import rewriting
 from .placement import LOOKUPS, Trained
 from .topology import Topology
@@ -67,10 +66,9 @@ def distributed_table(program: Program, trained: list[Trained]) -> Table | None:
     if entry is None:
         return None
     if entry.update.type != "sgd":
-        warnings.warn(
+        warn_user(
             f"servers update the table {names[0]!r} (is_distributed=True) by SGD, as in Paddle, and not by "
-            f"{entry.update.type}. A table that is looked up with is_sparse=True alone takes every optimizer.",
-            stacklevel=user_frames() + 1,
+            f"{entry.update.type}. A table that is looked up with is_sparse=True alone takes every optimizer."
         )
     return Table(entry, paddings.pop())
 

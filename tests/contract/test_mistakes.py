@@ -383,3 +383,144 @@ def test_a_fetch_list_in_the_place_of_a_feed_is_told() -> None:
         test.with_data_parallel(share_vars_from=main)
     with pytest.raises(AttributeError, match="Did you mean 'relu'"):
         fluid.layers.Relu  # noqa: B018
+
+
+def _saved(**keywords: Any) -> None:
+    label = fluid.data("label", [None, 1], "int64")
+    scores = fluid.layers.fc(fluid.data("x", [None, 3]), 2, act="softmax")
+    fluid.layers.auc(scores, label)
+    exe = fluid.Executor()
+    exe.run(fluid.default_startup_program())
+    fluid.io.save_inference_model("model", ["x"], [scores], exe, **keywords)
+
+
+def _changed() -> None:
+    _, loss = _net()
+    exe = fluid.Executor()
+    exe.run(fluid.default_startup_program())
+    program = fluid.CompiledProgram(fluid.default_main_program())
+    for _ in range(2):
+        exe.run(program, {"x": np.ones((2, 3), "float32")}, [loss])
+        fluid.layers.scale(loss)
+
+
+def _parallel_too_late() -> None:
+    _, loss = _net()
+    exe = fluid.Executor()
+    exe.run(fluid.default_startup_program())
+    program = fluid.CompiledProgram(fluid.default_main_program())
+    exe.run(program, {"x": np.ones((2, 3), "float32")}, [loss])
+    program.with_data_parallel(loss.name)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (_saved, "auc op: set its states to zero"),
+        (lambda: _saved(program_only=True), "program_only is True"),
+        (lambda: fluid.io.save_params(fluid.Executor(), "params"), "no variables to save"),
+        (lambda: fluid.set_program_state(fluid.Program(), {"w": np.ones(1)}), "not used: w"),
+        (lambda: rowlock.io.random_split([1, 2], [0.99, 0.01]), "has no samples"),
+        (lambda: fluid.evaluator.EditDistance(*_net()), "use fluid.metrics.EditDistance"),
+        (
+            lambda: rowlock.static.amp.decorate(
+                fluid.optimizer.SGD(0.1), rowlock.static.amp.CustomOpLists(), level="OD"
+            ),
+            "level OD",
+        ),
+        (
+            lambda: rowlock.optimizer.lr.ExponentialDecay(0.1, 0.5).set_state_dict(
+                {"last_epoch": 1, "last_lr": 0.1, "gamma": 2}
+            ),
+            "does not use",
+        ),
+        (_changed, "changed after it was compiled"),
+        (_parallel_too_late, "with_data_parallel has no effect"),
+    ],
+)
+def test_warnings_name_the_line_of_the_user(
+    call: Any, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with (
+        fluid.scope_guard(fluid.Scope()),
+        warnings.catch_warnings(record=True) as caught,
+        contextlib.suppress(ShapeError),  # an evaluator warns before it reads its operands
+    ):
+        warnings.simplefilter("always", UserWarning)
+        call()
+    assert {w.filename for w in caught if said in str(w.message)} == {__file__}
+
+
+def test_what_another_program_predicts_is_not_saved_with_this_one(tmp_path: Path) -> None:
+    with own_programs():
+        score = fluid.layers.fc(fluid.data("x", [None, 3]), 2, name="other")
+    folder, exe = str(tmp_path / "model"), fluid.Executor()
+    for save in (
+        lambda: fluid.io.save_inference_model(folder, ["x"], [score], exe),
+        lambda: rowlock.static.serialize_program([], [score]),
+    ):
+        with pytest.raises(
+            InvalidValue, match=r"'other.tmp_1' is no variable of this program\. Give"
+        ):
+            save()
+    with pytest.raises(InvalidValue, match=r"'other.tmp_1': no operator of this program makes it"):
+        fluid.default_main_program()._prune([score])
+
+
+def test_labels_that_are_fewer_than_rows_are_counted() -> None:
+    x = fluid.data("x", [None, 3])
+    loss = fluid.layers.cross_entropy(
+        fluid.layers.softmax(x), fluid.layers.data("label", [1], dtype="int64")
+    )
+    feed = {"x": np.ones((2, 3), "float32"), "label": np.zeros((3, 1), "int64")}
+    with pytest.raises(ShapeError, match=r"Label must have as many rows: \[2, 1\] .*INT64\[3,1\]"):
+        fluid.Executor().run(feed=feed, fetch_list=[loss])
+    feed["label"] = np.zeros((2, 3), "int64")
+    with pytest.raises(ShapeError, match="Label must have one number in a row"):
+        fluid.Executor().run(feed=feed, fetch_list=[loss])
+
+
+@pytest.mark.parametrize("places", [1, 2])
+def test_labels_may_lack_the_dimension_of_1_that_is_declared(places: int, threads: None) -> None:
+    """As in Paddle; another shape whose elements fit is refused, and told so."""
+    x = fluid.data("x", [None, 3])
+    label = fluid.data("label", [None, 1], "int64")
+    loss = fluid.layers.cross_entropy(fluid.layers.softmax(x), label)
+    program = on_places(fluid.default_main_program(), places)
+    feed = {"x": np.eye(4, 3, dtype="float32"), "label": np.arange(4) % 3}
+    exe = fluid.Executor()
+    losses, labels = exe.run(program, feed, [loss, label])
+    assert labels.tolist() == [0, 1, 2, 0]
+    whole = {**feed, "label": labels[:, np.newaxis]}
+    np.testing.assert_array_equal(losses.ravel(), exe.run(program, whole, [loss])[0].ravel())
+    for wrong, cure in (
+        (np.ones((4, 1, 3)), True),
+        (np.ones((4, 2, 2)), False),
+        (np.ones(4), False),
+    ):
+        with pytest.raises(FeedError, match=r"says shape \[-1, 3\]") as error:
+            exe.run(program, {**feed, "x": wrong.astype("float32")}, [loss])
+        assert ("array.reshape([-1, 3])" in str(error.value)) == cure
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: fluid.Program.parse_from_string("program"), "takes bytes, got 'program'"),
+        (lambda: fluid.layers.linear_lr_warmup("0.1", 3, 0, 1), "linear_lr_warmup: learning_rate"),
+        (lambda: fluid.ParamAttr(initializer=fluid.initializer.Xavier), "must be one such as"),
+    ],
+)
+def test_what_is_of_another_kind_is_named_with_its_argument(call: Any, said: str) -> None:
+    with pytest.raises(EnforceNotMet, match=said):
+        call()
+
+
+def test_a_checkpoint_of_another_name_is_warned_of() -> None:
+    _, loss = _net()
+    optimizer = fluid.optimizer.RecomputeOptimizer(fluid.optimizer.SGD(0.1))
+    optimizer._set_checkpoints(["fc_0.tmp_0", "fc_0.temp_1"])
+    with pytest.warns(UserWarning, match=r"'fc_0.temp_1' is no variable.*'fc_0.tmp_1'") as record:
+        optimizer.minimize(loss)
+    assert [warning.filename for warning in record] == [__file__]

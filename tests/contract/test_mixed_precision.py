@@ -442,10 +442,26 @@ def test_what_is_refused() -> None:
         amp.decorate("sgd")
     with pytest.raises(InvalidArgument, match="decorated for mixed precision already"):
         amp.decorate(amp.decorate(sgd))
-    with pytest.raises(InvalidState, match="get_loss_scaling: call minimize"):
-        amp.decorate(sgd).get_loss_scaling()
     with pytest.raises(InvalidState, match="amp_init: call minimize first"):
         amp.decorate(sgd).amp_init(fluid.CPUPlace())
+
+
+@pytest.mark.parametrize("decorate", [fluid.contrib.mixed_precision.decorate, amp.decorate])
+def test_the_scale_may_be_asked_for_before_minimize(decorate: Any) -> None:
+    """As programs of 1.x do, whose ``decorate`` creates it; one of another program is no scale of this."""
+    with own_programs() as (main, startup):
+        optimizer = decorate(fluid.optimizer.SGD(0.1), init_loss_scaling=64.0)
+        scale = optimizer.get_loss_scaling()
+        loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 3]), 2))
+        optimizer.minimize(loss)
+    assert optimizer.get_loss_scaling() is scale
+    exe, scope = fluid.Executor(), fluid.Scope()
+    exe.run(startup, scope=scope)
+    feed = {"x": np.ones((2, 3), "float32")}
+    assert exe.run(main, feed, [scale], scope=scope)[0].tolist() == [64.0]
+    with own_programs() as (other, _):
+        optimizer.minimize(fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 3]), 2)))
+    assert optimizer.get_loss_scaling().block.program is other
 
 
 def test_every_listed_name_is_there() -> None:

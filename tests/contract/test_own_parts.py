@@ -62,6 +62,21 @@ def test_what_a_part_does_not_define_is_named(method: str, settings: Any) -> Non
             fluid.optimizer.Optimizer(0.1, **settings).minimize(loss)
 
 
+def test_an_own_initializer_asks_for_fans() -> None:
+    class Mean(fluid.initializer.Initializer):
+        def __call__(self, var: Any, block: Any) -> Any:
+            fan_in, fan_out = self._compute_fans(var)
+            return fluid.initializer.Constant(fan_in + 100 * fan_out)(var, block)
+
+    scope = fluid.Scope()
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [None, 2, 5, 5])
+        fluid.layers.conv2d(x, 4, 3, param_attr=fluid.ParamAttr("filters", Mean()))
+        fluid.Executor().run(fluid.default_startup_program(), scope=scope)
+    filters = np.array(scope.find_var("filters").get_tensor())
+    assert filters.shape == (4, 2, 3, 3) and np.unique(filters).tolist() == [2 * 9 + 100 * 4 * 9]
+
+
 def test_what_is_no_part_is_named() -> None:
     sgd = fluid.optimizer.SGD(0.1)
     with fluid.program_guard(fluid.Program(), fluid.Program()):

@@ -100,6 +100,22 @@ def test_what_is_not_there_is_refused(
         refused(*parts)
 
 
+def test_a_program_optimized_for_inference_keeps_its_ops_and_tests() -> None:
+    with own_programs() as (main, _):
+        hidden = fluid.layers.dropout(fluid.layers.fc(fluid.data("x", [None, 3]), 2), 0.5)
+        fluid.optimizer.SGD(0.1).minimize(fluid.layers.mean(hidden))
+    tested = main._inference_optimize(prune_read_op=False)
+    types = [[op.type for op in program.global_block().ops] for program in (main, tested)]
+    assert types[0] == types[1]
+    is_test = [
+        op.attr("is_test")
+        for program in (main, tested)
+        for op in program.global_block().ops
+        if op.type == "dropout"
+    ]
+    assert is_test == [False, True]
+
+
 def test_a_global_seed_is_that_of_later_programs() -> None:
     fluid.Program.global_seed(5)
     try:

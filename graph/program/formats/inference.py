@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ....strategies.errors import DamagedFile, InvalidValue, nearest
 from ....strategies.types import VarType
-from ..clone import copy_program, prune
+from ..clone import copy_program, prune, set_test_mode
 from ..operator import Operator
 from ..program import Program
 from ..role import CALLSTACK, DEVICE, NAMESCOPE, ROLE, ROLE_VAR
@@ -42,8 +42,7 @@ def inference_program(
     for block in clone.blocks:
         for op in block.ops:
             op.attrs[DEVICE] = ""
-            if "is_test" in op.attrs:
-                op.attrs["is_test"] = True
+    set_test_mode(clone)
     prepend_feed_ops(clone, feed_names)
     append_fetch_ops(clone, [target.name for target in targets])
     clone.lr_scheduler, clone.readers = None, []

@@ -107,12 +107,9 @@ class MixedPrecision:
     def get_loss_scaling(self) -> Variable:
         """Return the variable that holds the loss scale; fetch it to see it change.
 
-        Raises:
-            InvalidState: ``minimize`` or ``backward`` was not called.
+        Before ``minimize`` this creates it in the default programs, as ``decorate`` of Paddle 1.8 does.
         """
-        if self._loss_scaling is None:
-            raise InvalidState("get_loss_scaling: call minimize or backward first.")
-        return self._loss_scaling
+        return self._create_scale() if self._loss_scaling is None else self._loss_scaling
 
     def get_scaled_loss(self) -> Variable | None:
         """Return the loss times the scale (None before ``backward``)."""
@@ -144,7 +141,8 @@ class MixedPrecision:
         """Rewrite the loss's program, scale the loss, and append the gradient ops."""
         program = self._train_program = loss.block.program
         with program_guard(program, startup_program or default_startup_program()):
-            self._create_scale()
+            if self._loss_scaling is None or self._loss_scaling.block.program is not program:
+                self._create_scale()
             if self._rules is not None:
                 self._low_names |= rewrite(program, self._rules)
             if loss.dtype != VarType.FP32:
@@ -190,11 +188,12 @@ class MixedPrecision:
 
     # -- loss scaling ---------------------------------------------------------------------------
 
-    def _create_scale(self) -> None:
+    def _create_scale(self) -> Variable:
         names = ("num_good_steps", "num_bad_steps") if self._scaling.dynamic else ()
         start = float(self._scaling.start)
         self._loss_scaling = _create_state("loss_scaling", start, "float32")
         self._counters = tuple(_create_state(name, 0, "int32") for name in names)
+        return self._loss_scaling
 
     def _unscale(self, groups: list[list[Variable]]) -> Variable:
         """Append the check of each type's gradients; return a variable: whether any is not finite."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from ....strategies.errors import (
     StateMismatch,
     Unsupported,
 )
+from ...program.where import warn_user
 
 Types = type | tuple[type, ...]
 NUMBER = (float, int)
@@ -102,9 +102,7 @@ class LRScheduler:
         self.__dict__.update({key: state_dict[key] for key in self.keys})
         unused = sorted(set(state_dict) - set(self.keys))
         if unused:
-            warnings.warn(
-                f"{type(self).__name__} does not use {unused} of the state.", stacklevel=2
-            )
+            warn_user(f"{type(self).__name__} does not use {unused} of the state.")
 
     set_dict = set_state_dict
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from ....strategies.types import FLOATS
 from ...program.operator import Operator
 from ...program.variable import Parameter, Variable
-from ...program.where import user_frames, user_line
+from ...program.where import user_line, warn_user
 from ..gradient_ops import WHILE
 
 
@@ -65,11 +64,10 @@ def note_minimized(loss: Variable, pairs: Sequence[tuple[Variable, Variable]]) -
     for earlier, earlier_names, where in program.minimized:
         again = sorted(names & earlier_names)
         if earlier == loss.name and again:
-            warnings.warn(
+            warn_user(
                 f"the loss {loss.name!r} is minimized already for {len(again)} of these parameters, such as "
                 f"{again[0]!r} (at {where}): every step will update them twice. Call minimize once, or "
-                f"build a new Program.",
-                stacklevel=user_frames() + 1,
+                f"build a new Program."
             )
             break
     program.minimized.append((loss.name, names, user_line()))
@@ -78,9 +76,8 @@ def note_minimized(loss: Variable, pairs: Sequence[tuple[Variable, Variable]]) -
             p.name for p in _trained(loss) if p.name in loop.input_arg_names and p.name not in names
         ]
         if still:
-            warnings.warn(
-                f"minimize: {', '.join(map(repr, still))} get no gradient: {_describe_loop(loop, carried)}.",
-                stacklevel=user_frames() + 1,
+            warn_user(
+                f"minimize: {', '.join(map(repr, still))} get no gradient: {_describe_loop(loop, carried)}."
             )
 
 

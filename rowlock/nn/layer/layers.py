@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
@@ -18,6 +17,7 @@ from ...graph.layers.helper import LayerHelper
 from ...graph.program import unique_name
 from ...graph.program.program import default_startup_program
 from ...graph.program.variable import Parameter, Variable
+from ...graph.program.where import warn_user
 from ...strategies.errors import (
     InvalidArgument,
     InvalidState,
@@ -504,7 +504,7 @@ class Layer:
                     continue
                 why = f"its shape is {list(variable.shape)}, in the dict {list(value.shape)}"
             lacking.append(key)
-            warnings.warn(f"set_state_dict leaves {key} as it is: {why}.", stacklevel=2)
+            warn_user(f"set_state_dict leaves {key} as it is: {why}.")
         for variable, value in values.values():
             variable.set_value(value)
         return lacking, [key for key in state_dict if key not in values]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
 from ...executor.driver.mixed_precision import OptimizerWithMixedPrecision, checked_lists
+from ...graph.program.where import warn_user
 from ...graph.training.amp.lists import low_type
 from ...graph.training.amp.optimizer import Scaling
 from ...graph.training.amp.rewrite import Rules
@@ -106,7 +106,7 @@ def _by_level(
         raise InvalidValue(f"decorate: level must be one of {', '.join(_LEVELS)}, got {level!r}.")
     dtype = low_type(arguments["dtype"], "decorate")
     if level == "OD" and amp_lists is not None:
-        warnings.warn("decorate: level OD computes by the default white list alone.", stacklevel=3)
+        warn_user("decorate: level OD computes by the default white list alone.")
         amp_lists = None
     rules = Rules(
         checked_lists(amp_lists),
