@@ -91,12 +91,16 @@ class Bound:
 
     def _made(self, name, spec):
         if name not in self._state:
-            dtype = to_numpy(spec.dtype)
-            array = device_array(self.runtime, spec.shape, dtype)
-            values = self._rng.random(spec.shape, "float32")
-            upload(self.runtime, array, (0.02 * values).astype(dtype))
+            array = device_array(self.runtime, spec.shape, to_numpy(spec.dtype))
+            fill(self.runtime, array, self._rng)
             self._state[name] = array
         return self._state[name]
+
+
+def fill(runtime, array, rng):
+    """Write small random numbers into an array of a GPU's."""
+    values = 0.02 * rng.random(array.shape, "float32")
+    upload(runtime, array, values.astype(array.dtype))
 
 
 def seconds_of(runtime, steps):

@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 from benchmarks import gpu as gpu_figures
-from benchmarks import gpu_kernels
+from benchmarks import gpu_kernels, large_models
 from benchmarks.contenders import WORKERS, Contender
 from benchmarks.gpu_kernels import Bound
 from benchmarks.sizes import TINY
+from rowlock import fluid
 from rowlock.executor.cuda.kernel import CudaKernel
 from rowlock.executor.simulated.null import NullRuntime
 from tests.gpu.results import entries
@@ -235,8 +236,10 @@ def test_kernels_of_a_large_model_compile_for_its_sizes(
         return launch(self, kernel, *how)
 
     monkeypatch.setattr(NullRuntime, "launch", noted)
-    # Address space, which nothing reads
-    monkeypatch.setattr(gpu_kernels, "upload", lambda *_: None)
+    # Parameters are address space, which nothing reads, and the startup program does not run.
+    monkeypatch.setattr(gpu_kernels, "fill", lambda *_: None)
+    monkeypatch.setattr(large_models, "weights", lambda *_: {})
+    monkeypatch.setattr(large_models, "attr", lambda drawn, name: fluid.ParamAttr(name=name))
     plan = Bound(model, NullRuntime(), tiny=False).plan
     assert [segment.capturable for segment in plan.segments] == [True]
     assert_compile_for_a_gpu(kernels)

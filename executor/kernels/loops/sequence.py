@@ -148,7 +148,7 @@ for r in range(begin, end):
 """
 
 _LENGTH = "np.float32(select(begin < end, end - begin, 1))"
-_LENGTHS = {"SUM": "", "AVERAGE": _LENGTH, "SQRT": f"np.sqrt({_LENGTH})"}
+_LENGTHS = {"SUM": "", "AVERAGE": _LENGTH, "SQRT": f"root({_LENGTH})"}
 _POOLS, _NARROW_POOLS = (
     {
         kind: body.format(mean=_MEAN.format(length=length) if length else "")
