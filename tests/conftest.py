@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 os.environ.update(
     OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", RAY_USAGE_STATS_ENABLED="0", RAY_DEDUP_LOGS="0"
@@ -278,25 +277,21 @@ def lasting(launcher: str, **settings: Any) -> Iterator[None]:
         pop_config(config)
 
 
-# Of a Ray node: what scales clusters, pages for browsers, and what reads logs of workers for drivers.
-_UNUSED = ("start_monitor", "start_api_server", "start_log_monitor")
-
-
 def start_ray() -> None:
     """Start a local Ray with simulated GPUs, where there are no others."""
     import ray
+
+    from tests.lean_ray import lean_nodes
 
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     before = os.environ.get(COUNT)
     real = local_gpus() if os.environ.get("ROWLOCK_TEST_DEVICE") == "gpu" and not before else 0
-    # Processes that no test asks for anything: each start would take more than a second of a processor.
-    without = {name: lambda node, **_: None for name in _UNUSED}
     if not real:
         os.environ.setdefault(COUNT, str(GPUS))  # for the actors; this process sees none
     for left in (2, 1, 0):
         try:
-            with mock.patch.multiple("ray._private.node.Node", **without):
+            with lean_nodes():
                 ray.init(
                     address="local",  # not a cluster that somebody else started here
                     num_cpus=4,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Any
 
 import ray
@@ -15,6 +16,8 @@ import ray
 FREE = ("ray._private.state", "available_resources_per_node")
 NODE = ("ray._private.worker", "_global_node")
 NODE_ENDINGS = ("kill_all_processes", "_drain_node_before_shutdown")
+NODE_CLASS = ("ray._private.node", "Node")
+NODE_SERVICES = ("start_monitor", "start_api_server")  # scale clusters; serve pages and count usage
 PUT = ("ray.experimental.internal_kv", "_internal_kv_put")
 GET = ("ray.experimental.internal_kv", "_internal_kv_get")
 DELETE = ("ray.experimental.internal_kv", "_internal_kv_del")
@@ -50,6 +53,23 @@ def leave_parents_node() -> None:
     for name in NODE_ENDINGS:
         if hasattr(node, name):
             setattr(node, name, lambda *args, **how: None)
+
+
+@contextmanager
+def lean_node() -> Iterator[None]:
+    """Let a head node that is started inside leave out services of clusters, a Python process each.
+
+    They would take as long to start as a replica, at the same time. Without the private part all are started.
+    """
+    node = part(*NODE_CLASS)
+    services = {name: getattr(node, name) for name in NODE_SERVICES if hasattr(node, name)}
+    for name in services:
+        setattr(node, name, lambda *args, **how: None)
+    try:
+        yield
+    finally:
+        for name, start in services.items():
+            setattr(node, name, start)
 
 
 def authenticate(environment: MutableMapping[str, str], path: str) -> None:

@@ -13,24 +13,27 @@ from typing import Any, NamedTuple
 import numpy as np
 import ray
 
-from ...executor.cuda.runtime import Runtime
-from ...executor.device.gpus import open_gpu
-from ...executor.host.cores import set_threads
-from ...executor.plan.group import CollectiveGroup
-from ...executor.replica.message import Message
-from ...executor.replica.orders import OK, LeaveTrainers, Regroup, Step
-from ...executor.replica.replica import Replica
-from ...graph.ops.python_function import FUNCTIONS
-from ...strategies import build as _build  # noqa: F401 - programs come with both: read them before
-from ...strategies import execution as _execution  # noqa: F401 - peers wait for a program to be loaded
-from ..channel.connection import ReplicaServer
-from ..channel.heartbeat import HeartbeatServer
-from ..channel.listener import STEPS, WATCH, connect
-from ..collective.backends import form_group
-from ..collective.backends.rowlock import leave_group
-from ..collective.forming import Terms
-from ..primitives.shm import check_shared_memory, sweep
-from .pinning import CoreKeeper
+from ...strategies.garbage import gc_paused
+
+with gc_paused():  # searches would be a fifth of the time that an actor takes to start
+    from ...executor.cuda.runtime import Runtime
+    from ...executor.device.gpus import open_gpu
+    from ...executor.host.cores import set_threads
+    from ...executor.plan.group import CollectiveGroup
+    from ...executor.replica.message import Message
+    from ...executor.replica.orders import OK, LeaveTrainers, Regroup, Step
+    from ...executor.replica.replica import Replica
+    from ...graph.ops.python_function import FUNCTIONS
+    from ...strategies import build as _build  # noqa: F401 - programs come with both: read them before
+    from ...strategies import execution as _execution  # noqa: F401 - peers wait for a program to be loaded
+    from ..channel.connection import ReplicaServer
+    from ..channel.heartbeat import HeartbeatServer
+    from ..channel.listener import STEPS, WATCH, connect
+    from ..collective.backends import form_group
+    from ..collective.backends.rowlock import leave_group
+    from ..collective.forming import Terms
+    from ..primitives.shm import check_shared_memory, sweep
+    from .pinning import CoreKeeper
 
 
 class RayReplica(Replica):

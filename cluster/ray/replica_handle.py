@@ -26,7 +26,8 @@ from ...graph.ops.python_function import PythonFunction, function_of
 from ...strategies.cluster import ClusterConfig
 from ...strategies.errors import CollectiveError, Unsupported
 from ..channel.connection import ReplicaConnection
-from ..channel.heartbeat import look_at, process_state
+from ..primitives.processes import look_at, process_state
+from .node_probe import NodeProbe
 from .nodes import GPU, nodes
 from .replica import ReplicaActor
 
@@ -194,20 +195,6 @@ def end_all(members: list[ReplicaHandle], reservations: list[Any], within: float
                 member.kill()
     for reservation in reservations:
         remove_placement_group(reservation)
-
-
-@ray.remote(num_cpus=0, max_restarts=0)
-class NodeProbe:
-    """Looks at processes of a node for the driver, which cannot."""
-
-    def look(self, pid: int) -> tuple[str, int]:
-        """Return a process's state letter, and the clock ticks that it computes in a moment."""
-        return look_at(pid)
-
-    def kill(self, pid: int) -> None:
-        """End a process that does not hear Ray."""
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
 
 
 class NodeProbes:

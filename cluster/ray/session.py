@@ -25,7 +25,7 @@ from ...executor.simulated.simulated import simulated_gpus
 from ...strategies.cluster import ClusterConfig
 from ...strategies.errors import CollectiveError, InvalidState
 from ...strategies.log import log
-from ..primitives.ray_private import leave_parents_node
+from ..primitives.ray_private import lean_node, leave_parents_node
 from ..primitives.shm import FORMING_BYTES, check_shared_memory, sweep
 from .shared_head import ROLES, shared_address
 
@@ -97,7 +97,7 @@ def _join(config: ClusterConfig, replicas: int, shared: bool) -> None:
         return
     check_shared_memory(replicas * FORMING_BYTES)
     _check_folder()
-    with _environment_of_workers(), _explained("Ray cannot be started here"):
+    with _environment_of_workers(), lean_node(), _explained("Ray cannot be started here"):
         _start(  # "local", or Ray would look for clusters that somebody else started
             address="local",
             include_dashboard=False,

@@ -21,13 +21,13 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import IO
 
 from ...executor.host.deadline import Deadline
 from ...strategies.errors import CollectiveError
 from ...strategies.log import log
-from ..primitives.ray_private import authenticate
 
 ROLES = ("PADDLE_TRAINING_ROLE", "TRAINING_ROLE")  # set where scripts are started by hand
 _HOST = "127.0.0.1"
@@ -67,7 +67,7 @@ def shared_address() -> str:
             log.info(
                 "started a local Ray at %s, which ends with the last process that uses it", address
             )
-        authenticate(os.environ, str(token))
+        _authenticate(os.environ, token)
         return address
 
 
@@ -133,8 +133,15 @@ def _environment(folder: Path) -> dict[str, str]:
     own = {name: value for name, value in os.environ.items() if name not in ROLES}
     defaults = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     environment = {**defaults, **own, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    authenticate(environment, str(folder / _TOKEN))
+    _authenticate(environment, folder / _TOKEN)
     return environment
+
+
+def _authenticate(environment: MutableMapping[str, str], token: Path) -> None:
+    # Imported where Ray is used: the keeper, whom all wait for, would take four times as long to start.
+    from ..primitives.ray_private import authenticate
+
+    authenticate(environment, str(token))
 
 
 # -- the keeper --------------------------------------------------------------------------------------
@@ -150,7 +157,7 @@ def keep(folder: Path) -> None:
         *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"),
         *(f"--port={port}", f"--temp-dir={files}"),
         *("--include-dashboard=false", f"--object-store-memory={_OBJECT_STORE_BYTES}"),
-        "--disable-usage-stats",
+        *("--disable-usage-stats", "--no-monitor"),  # of this host alone: nothing scales it
     ]
     ray = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     try:

@@ -1,7 +1,8 @@
 """``paddle.distributed``: starting the processes of a job, the fleet that they are, and their files.
 
 ``python -m rowlock.distributed.launch script.py`` starts workers, ``launch_ps`` workers and parameter servers.
-``launch(servers, trainers)`` starts both from one program, as actors and tasks of Ray.
+``launch(servers, trainers)`` starts both from one program, as actors and tasks of Ray. What asks for workers is
+imported when it is used: a launcher needs nothing of what runs programs.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from typing import Any
 
 from ..names import missing, publish_listed
 from . import fs_wrapper
-from .parallel import ParallelEnv, get_rank, get_world_size, init_parallel_env
 
 __all__ = [
     "InMemoryDataset",
@@ -30,6 +30,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in ("fleet", "launch"):  # ``launch`` is a module that can be called
         return importlib.import_module(f".{name}", __name__)
+    if name in ("ParallelEnv", "get_rank", "get_world_size", "init_parallel_env"):
+        return getattr(importlib.import_module(".parallel", __name__), name)
     if name in ("InMemoryDataset", "QueueDataset"):
         return getattr(importlib.import_module(".datasets", __name__), name)
     if name == "TrainerProgram":

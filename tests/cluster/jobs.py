@@ -17,6 +17,8 @@ import ray
 from ray._private.runtime_env.constants import RAY_JOB_CONFIG_JSON_ENV_VAR
 from ray.cluster_utils import Cluster
 
+from tests.lean_ray import lean_nodes
+
 ROOT = Path(__file__).parents[2]
 EXCLUDED = [".git", ".venv", "runs", "notebooks", "benchmarks", "tests", "*.egg-info"]
 TRAIN = "examples/job/train.py"
@@ -111,5 +113,6 @@ def check_address() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with lean_nodes():
+        main()
     print("jobs: done")

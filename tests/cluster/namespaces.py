@@ -136,6 +136,11 @@ class Driver:
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
+    def close_input(self) -> None:
+        """Let it read that no more lines come."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
     def end(self, seconds: float = _END_S) -> int:
         """Return its exit status; it is killed if it takes longer than this."""
         try:
@@ -215,6 +220,8 @@ class Hosts:
             f"--num-cpus={self.cpus}",
             "--object-store-memory=80000000",
             "--disable-usage-stats",
+            # Processes of no use to tests: what scales clusters, and what shows drivers the logs of workers.
+            *("--no-monitor", "--include-log-monitor=false"),
             *([f"--labels={self.labels[host]}"] if host in self.labels else []),
         ]
         for tries_left in (2, 1, 0):

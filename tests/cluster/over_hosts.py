@@ -1,6 +1,7 @@
-"""Drivers that test_hosts.py runs inside a host: ``python -m tests.cluster.over_hosts <scenario> [settings]``.
+"""The driver that test_hosts.py runs inside a host: ``python -m tests.cluster.over_hosts``.
 
-Settings are fields of ClusterConfig as JSON. A line begins with what it tells: where, error, done.
+It reads a scenario and fields of ClusterConfig as a line of JSON, and after "done" the next, until its input
+ends. A line begins with what it tells: where, error, done.
 """
 
 from __future__ import annotations
@@ -117,23 +118,26 @@ def recovery() -> None:
 class Lost(logging.Handler):
     """Tells the test of every replica that was lost and replaced."""
 
-    seen = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        Lost.seen += 1
+        self.seen += 1
         told("lost", record.getMessage())
 
 
 def surviving() -> None:
     """Train until a replica was lost, and a while longer; nothing of it shows in the parameters."""
-    logging.getLogger("rowlock").addHandler(Lost())
+    losses = Lost()
+    logging.getLogger("rowlock").addHandler(losses)
     run, alone = Training(), Net(OPTIMIZERS["adam"])
     for name, value in run.net.parameters().items():
         alone.scope.find_var(name).get_tensor().set(value, fluid.CPUPlace())
     run.step(0)
     run.tell_where()
     steps, end = 1, time.monotonic() + ENDLESS_S
-    while not Lost.seen and time.monotonic() < end:
+    while not losses.seen and time.monotonic() < end:
         run.step(steps % STEPS)
         steps += 1
     for _ in range(200):
@@ -143,6 +147,7 @@ def surviving() -> None:
     for step in range(steps):
         alone.run(alone.main, feed(6, step % STEPS), [])
     assert_close(run.net.parameters(), alone.parameters(), 1e-4)
+    logging.getLogger("rowlock").removeHandler(losses)
 
 
 def refusal() -> None:
@@ -193,10 +198,11 @@ SCENARIOS = {
 
 
 def main() -> None:
-    settings = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
-    with rowlock.cluster(**{"launcher": "ray", "start_deadline_s": ACTORS_S, **settings}):
-        SCENARIOS[sys.argv[1]]()
-    told("done")
+    while line := sys.stdin.readline():
+        scenario, settings = json.loads(line)
+        with rowlock.cluster(**{"launcher": "ray", "start_deadline_s": ACTORS_S, **settings}):
+            SCENARIOS[scenario]()
+        told("done")
 
 
 if __name__ == "__main__":

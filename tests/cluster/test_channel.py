@@ -23,10 +23,11 @@ from rowlock.cluster.channel import near as near_replicas
 from rowlock.cluster.channel.channel import Channels
 from rowlock.cluster.channel.connection import ReplicaConnection, ReplicaServer
 from rowlock.cluster.channel.frame import Frame, Incoming, Outgoing, encode
-from rowlock.cluster.channel.heartbeat import HeartbeatServer, look_at
+from rowlock.cluster.channel.heartbeat import HeartbeatServer
 from rowlock.cluster.channel.listener import STEPS, WATCH, Listener, connect
 from rowlock.cluster.channel.waits import WaitChoice
 from rowlock.cluster.primitives.doorway import Claim, Refused, introduce
+from rowlock.cluster.primitives.processes import look_at
 from rowlock.executor.cuda.transfers import Arriving
 from rowlock.executor.gang.delivery import Outcome
 from rowlock.executor.host import deadline

@@ -26,8 +26,9 @@ def driver() -> Iterator[Driver]:
         with hosts(2, ray=False) as pair:
             slow(pair)
             start(pair)
-            settings = json.dumps({"bucket_bytes": 1 << 18})
-            yield pair.driver(0, "-m", "tests.cluster.over_hosts", "overlap", settings)
+            driver = pair.driver(0, "-m", "tests.cluster.over_hosts")
+            driver.say(json.dumps(["overlap", {"bucket_bytes": 1 << 18}]))
+            yield driver
     except CannotMakeHosts as error:
         pytest.skip(f"no hosts as network namespaces here: {error}")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rowlock.cluster.channel.heartbeat import processor_ticks
+from rowlock.cluster.primitives.processes import processor_ticks
 from rowlock.cluster.ray import pinning
 from rowlock.cluster.ray.pinning import Counters, PinPolicy, Sample
 from tests.conftest import eventually

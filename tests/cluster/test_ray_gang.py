@@ -48,19 +48,38 @@ _AT_ONCE_S = 60.0  # far from the deadline of 300 s, also on a busy host
 pytestmark = pytest.mark.ray
 
 
-@pytest.fixture
-def launch(ray_cluster: None) -> Iterator[Launch]:
-    gangs: list[Gang] = []
+@pytest.fixture(scope="module")
+def last() -> Iterator[list[tuple[int, ClusterConfig, Gang]]]:
+    """The gang that the last test left whole, if there is one, with its size and configuration."""
+    gangs: list[tuple[int, ClusterConfig, Gang]] = []
+    yield gangs
+    for *_, gang in gangs:
+        gang.close()
 
-    def start(size: int = 2, **settings: Any) -> Gang:
+
+@pytest.fixture
+def launch(ray_cluster: None, last: list[tuple[int, ClusterConfig, Gang]]) -> Iterator[Launch]:
+    """Start a gang, or go on with that of the last test, if a test needs no ``fresh`` one."""
+    gangs: list[tuple[int, ClusterConfig, Gang]] = []
+
+    def start(size: int = 2, fresh: bool = False, **settings: Any) -> Gang:
         # Actors of other tests start on the same cores: longer than users would wait for them.
         config = ClusterConfig(**{"start_deadline_s": 200.0, **settings})
-        gangs.append(launch_ray(fluid.cpu_places(size), config))
-        return gangs[-1]
+        while last:
+            left = last.pop()
+            if left[:2] == (size, config) and not fresh:
+                gangs.append(left)
+                return left[-1]
+            left[-1].close()
+        gangs.append((size, config, launch_ray(fluid.cpu_places(size), config)))
+        return gangs[-1][-1]
 
     yield start
-    for gang in gangs:
-        gang.close()
+    for size, config, gang in gangs:
+        if not last and not gang.delivery.broken and len(delivery(gang).alive) == size:
+            last.append((size, config, gang))
+        else:
+            gang.close()
 
 
 def delivery(gang: Gang) -> RayDelivery:
@@ -92,7 +111,7 @@ def blas_threads() -> int:
 
 def test_closing_leaves_nothing(launch: Launch) -> None:
     before = open_sockets()
-    gang = launch(2)
+    gang = launch(2, fresh=True)
     gang.all(Drop(0))
     assert len(open_sockets() - before) == 4, "each replica has one for steps, one for heartbeats"
     pids = processes(gang)
@@ -156,6 +175,15 @@ def test_a_stopped_replica_is_named_long_before_the_deadline(launch: Launch) -> 
     assert model.weights()[0].tobytes() == model.weights()[1].tobytes()
 
 
+def test_a_stopped_replica_that_takes_nothing_in_is_named(launch: Launch) -> None:
+    gang = launch(2, on_failure="raise")
+    pid = processes(gang)[0]
+    freeze(pid)
+    with pytest.raises(CollectiveError, match=rf"replica 0 \(process {pid}.*is stopped"):
+        gang.each([Message("drop", {"id": 0}, [np.zeros(2_000_000)])] * 2)
+    assert delivery(gang).alive == [1]
+
+
 def test_a_slow_step_is_no_alarm(launch: Launch) -> None:
     gang = launch(2, heartbeat_deadline_s=60)
     model = Regression(gang)
@@ -165,15 +193,6 @@ def test_a_slow_step_is_no_alarm(launch: Launch) -> None:
     model.step(feeds(0))
     model.step(feeds(1))
     assert processes(gang)[1] == pid
-
-
-def test_a_stopped_replica_that_takes_nothing_in_is_named(launch: Launch) -> None:
-    gang = launch(2, on_failure="raise")
-    pid = processes(gang)[0]
-    freeze(pid)
-    with pytest.raises(CollectiveError, match=rf"replica 0 \(process {pid}.*is stopped"):
-        gang.each([Message("drop", {"id": 0}, [np.zeros(2_000_000)])] * 2)
-    assert delivery(gang).alive == [1]
 
 
 def test_more_cpus_than_there_are_is_refused_at_once(launch: Launch) -> None:
@@ -205,7 +224,7 @@ def test_a_gang_that_cannot_form_leaves_nothing(
         holder,
         pytest.raises(CollectiveError, match=r"replica . \(process .* did not start: .*refused"),
     ):
-        launch(2)
+        launch(2, fresh=True)
     assert segments_end()
 
 
@@ -225,7 +244,7 @@ def test_an_actor_that_does_not_start_is_named_with_its_host(
 ) -> None:
     monkeypatch.setattr("rowlock.cluster.ray.replica_handle.ReplicaActor", Failing)
     with pytest.raises(ReplicaLost, match=r"actor of replica 0 on [\d.]+ did not start: .*no room"):
-        launch(1)
+        launch(1, fresh=True)
 
 
 def test_threads_of_the_array_library_are_set() -> None:
@@ -407,7 +426,7 @@ def test_many_kills_in_a_row_leave_nothing(launch: Launch) -> None:
     """
     kills, grown = (45, 16 << 20) if os.environ.get("ROWLOCK_TEST_LONG") else (4, 8 << 20)
     others = replica_processes()  # of gangs that tests share
-    gang = launch(2, spares=1)
+    gang = launch(2, fresh=True, spares=1)
     model, survivor = Regression(gang), processes(gang)[0]
 
     def own() -> int:

@@ -42,6 +42,26 @@ def test_rays_node_still_ends_its_processes_by_these_methods() -> None:
     )
 
 
+def test_a_lean_node_leaves_out_services_while_it_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ray._private.node import Node
+
+    missing = [name for name in ray_private.NODE_SERVICES if not hasattr(Node, name)]
+    assert not missing, (
+        f"Ray {ray.__version__}: a Ray that starts here has {missing} by other names"
+    )
+    before = dict(vars(Node))
+    with pytest.raises(KeyError), ray_private.lean_node():
+        changed = {name for name in before if vars(Node)[name] is not before[name]}
+        assert changed == set(ray_private.NODE_SERVICES)
+        raise KeyError
+    assert dict(vars(Node)) == before
+    monkeypatch.setattr(ray_private, "part", lambda module, name: None)
+    with ray_private.lean_node():
+        assert dict(vars(Node)) == before
+
+
 def test_a_child_ends_nothing_of_its_parents_node(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[str] = []
     node = SimpleNamespace(**{n: lambda: ended.append("end") for n in ray_private.NODE_ENDINGS})

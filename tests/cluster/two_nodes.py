@@ -19,6 +19,7 @@ from rowlock.strategies.cluster import ClusterConfig
 from rowlock.strategies.errors import PlacementError
 from tests.cluster.test_ray_collective import Member
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
+from tests.lean_ray import lean_nodes
 
 SETTINGS = {"object_store_memory": 80_000_000, "include_dashboard": False}
 
@@ -145,5 +146,6 @@ def check_refusal(cluster: Cluster) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with lean_nodes():
+        main()
     print("two nodes: done")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -53,14 +53,25 @@ from tests.programs import on_places
 
 
 @pytest.fixture(autouse=True)
-def trainers_end() -> Iterator[None]:
-    """End the gangs of a test's trainers: none meets these again, and replicas that idle take time, too."""
+def trainers_end(request: pytest.FixtureRequest) -> Iterator[None]:
+    """End the gangs of a test's trainers: none meets these again, and replicas that idle take time, too.
+
+    Cases of one test do meet those of the case before; the next test ends them.
+    """
     yield
+    if request.function is test_trainers_equal_one_with_all_places:
+        return
     for key in [key for key in launchers._gangs if key[-1] is not None]:
         launchers._close(key)
 
 
 Reduce, Scale = BuildStrategy.ReduceStrategy, BuildStrategy.GradientScaleStrategy
+
+
+@cache
+def endpoints_of_cases(gang: str, count: int, places: int) -> list[str]:
+    """Return the endpoints of so many trainers, whose gangs train one case after the other."""
+    return endpoints(count)
 
 
 @product(trainers=[(2, 1), (2, 2), (3, 1)], optimizer=OPTIMIZERS)
@@ -69,11 +80,12 @@ def test_trainers_equal_one_with_all_places(
 ) -> None:
     """``trainers``: how many, and the places of each."""
     count, places = trainers
-    ends = endpoints(count)
+    ends = endpoints_of_cases(gang, count, places)
     nets = [Net(OPTIMIZERS[optimizer]) for _ in range(count)]
     alone = Net(OPTIMIZERS[optimizer])
-    program = alone.compiled(count * places, first=count * places)
-    losses = [alone.run(program, feed(12, step), [alone.loss])[0] for step in range(20)]
+    with rowlock.cluster(launcher="threads"):
+        program = alone.compiled(count * places, first=count * places)
+        losses = [alone.run(program, feed(12, step), [alone.loss])[0] for step in range(20)]
     for net in nets[1:]:  # what it begins with is trainer 0's
         for parameter in net.main.all_parameters():
             tensor = net.scope.find_var(parameter.name).get_tensor()
@@ -104,8 +116,9 @@ def test_each_trainer_fetches_what_it_wants(gang: str) -> None:
             net.run(program, part(feed(8, step), trainer, 2), expected)
 
     all_well(at_once([partial(run, t) for t in range(2)]))
-    for step in range(6):
-        alone.run(program, feed(8, step), [])
+    with rowlock.cluster(launcher="threads"):
+        for step in range(6):
+            alone.run(program, feed(8, step), [])
     for net in nets:  # what dropout draws is as if one had fed all rows
         assert_close(net.parameters(), alone.parameters())
 
@@ -422,8 +435,9 @@ def test_programs_that_were_transpiled_for_nccl2(gang: str) -> None:
 
     all_well(at_once([partial(run, t) for t in range(2)]))
     program = alone.compiled(2, first=2)
-    for step in range(5):
-        alone.run(program, feed(8, step), [])
+    with rowlock.cluster(launcher="threads"):
+        for step in range(5):
+            alone.run(program, feed(8, step), [])
     for net in nets:
         assert_close(net.parameters(), alone.parameters())
 
@@ -553,8 +567,9 @@ def test_trainers_on_gpus(ray_cluster: None, rows: bool) -> None:
         all_well(at_once([partial(run, t) for t in range(2)]))
         alone = words("momentum", False) if rows else Net()
         program = alone.compiled(2)
-        for step in range(4):
-            alone.run(program, batch(8, step), [])
+        with rowlock.cluster(launcher="threads"):
+            for step in range(4):
+                alone.run(program, batch(8, step), [])
         for net in nets:
             assert_close(net.parameters(), alone.parameters(), 1e-5)
         rowlock.shutdown()

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 
 import rowlock.fluid as fluid
 from tests.contract.nets import Net, feed
@@ -25,12 +24,16 @@ def endpoints(count: int) -> list[str]:
 def endpoints_on_one_place(count: int) -> list[str]:
     """Return such a list of trainers that all have the first place, which a GPU cannot be for several."""
     if isinstance(fluid.CPUPlace(), fluid.CUDAPlace):
+        import pytest
+
         pytest.skip("about several gangs at once")
     return endpoints(count)
 
 
 def at_once(bodies: Sequence[Callable[[], Any]]) -> list[Any]:
     """Call every one on a thread of its own; return results, or the errors that were raised, in order."""
+    import pytest  # here: trainers that are processes have no use for it, and it takes them a quarter second
+
     results: list[Any] = [None] * len(bodies)
 
     def run(k: int) -> None:
