@@ -71,13 +71,11 @@ class _Function:
         self.code = Instructions(module.metadata, module.declared)
         self.result: Type | None = None
         self._module = module
-        self._types: dict[
-            str, Type | None
-        ] = {}  # of variables; None: one of several, which is not read
+        # Of variables; None: one of several, which is not read
+        self._types: dict[str, Type | None] = {}
         self._memory: dict[tuple[str, Type], str] = {}
-        self._exits: list[
-            tuple[str, str]
-        ] = []  # where continue and break go, from the outer loop to the inner
+        # Where continue and break go, from the outer loop to the inner
+        self._exits: list[tuple[str, str]] = []
         self._turns: list[_Turn] = []
         for k, (parameter, kind) in enumerate(zip(tree.args.args, kinds, strict=True)):
             self._assign(parameter.arg, Value(kind, f"%a{k}"))
