@@ -151,13 +151,15 @@ def _dtype_name(variable: Variable) -> str:
 def check_declared(name: str, array: np.ndarray, variable: Variable) -> None:
     """Check an array against a declaration that asks for the check (``fluid.data``).
 
-    Dimensions of 1 at the end may be missing: labels [N] of a variable [-1, 1], as in Paddle.
+    Dimensions of 1 at the end of integers may be missing: labels [N] of a variable [-1, 1]. Paddle lets floats
+    lack them too, of which [N] less a prediction [N, 1] is [N, N].
 
     Raises:
         FeedError: rank, a known dimension or the dtype differs.
     """
     shape = variable.shape or ()
-    missing = (1,) * (len(shape) - array.ndim) if array.ndim else ()
+    labels = array.ndim and np.issubdtype(array.dtype, np.integer)
+    missing = (1,) * (len(shape) - array.ndim) if labels else ()
     if not _fits((*array.shape, *missing), shape):
         known = math.prod(size for size in shape if size >= 0)
         unknown = sum(size < 0 for size in shape)

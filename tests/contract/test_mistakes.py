@@ -504,6 +504,17 @@ def test_labels_may_lack_the_dimension_of_1_that_is_declared(places: int, thread
         assert ("array.reshape([-1, 3])" in str(error.value)) == cure
 
 
+def test_targets_that_would_be_repeated_are_refused() -> None:
+    """Paddle computes [N, N] errors of predictions [N, 1] and targets [N]."""
+    price = fluid.data("price", [None, 1])
+    loss = fluid.layers.mse_loss(fluid.layers.fc(fluid.data("x", [None, 3]), 1), price)
+    exe = fluid.Executor()
+    exe.run(fluid.default_startup_program())
+    feed = {"x": np.ones((4, 3), "float32"), "price": np.ones(4, "float32")}
+    with pytest.raises(FeedError, match=r"got \[4\]. Its elements fit: array.reshape\(\[-1, 1\]\)"):
+        exe.run(feed=feed, fetch_list=[loss])
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
