@@ -27,9 +27,8 @@ AT_ONCE_S = 60.0
 DRIVER_S = 200.0
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-_idle: list[
-    Driver
-] = []  # the driver on host 0 that ended a scenario and waits for the next: none or one
+# The driver on host 0 that ended a scenario and waits for the next: none or one
+_idle: list[Driver] = []
 
 
 @pytest.fixture(scope="module")

@@ -155,10 +155,10 @@ _UNFOLD = """
     int c = r % C, n = r / C;
     int d = od * STRIDE_D + kd * GAP_D - BEFORE_D;
     int h = oh * STRIDE_H + kh * GAP_H - BEFORE_H, w = ow * STRIDE_W + kw * GAP_W - BEFORE_W;
-    Image found{};
+    Image pixel{};
     if (d >= 0 && d < D && h >= 0 && h < H && w >= 0 && w < W)
-      found = images[n * step_n + c * step_c + d * step_d + h * step_h + w * step_w];
-    windows[i] = found;"""
+      pixel = images[n * step_n + c * step_c + d * step_d + h * step_h + w * step_w];
+    windows[i] = pixel;"""
 _FOLD = """
     auto r = i;
     int w = r % W; r /= W;
