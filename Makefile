@@ -9,6 +9,9 @@ PYTEST := $(RUN)/python -m pytest -q
 # Files of tests run side by side, one more than cores where tests wait for processes. But attacks fill the host:
 # one after the other.
 BESIDE := $(PYTEST) --dist loadfile --no-loadscope-reorder
+# Python compiles what is imported first, and must keep it: pip would compile all of each package, for half a minute.
+INSTALL := $(RUN)/python -m pip install --quiet --no-compile --editable
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test lint types checks all-checks test-fast test-all test-gpu clean
 
@@ -52,15 +55,15 @@ $(VENV)/bin/python:
 	$(RUN)/python -m pip install --quiet --upgrade pip
 
 $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
-	$(RUN)/python -m pip install --quiet --editable '.[demo]'
+	$(INSTALL) '.[demo]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
-	$(RUN)/python -m pip install --quiet --editable '.[dev]'
+	$(INSTALL) '.[dev]'
 	touch $@ $(VENV)/.demo
 
 $(VENV)/.gpu: pyproject.toml | $(VENV)/bin/python
-	$(RUN)/python -m pip install --quiet --editable '.[dev,gpu]'
+	$(INSTALL) '.[dev,gpu]'
 	touch $@ $(VENV)/.dev $(VENV)/.demo
 
 clean:
