@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...graph.ops.expr import Expr
+from ...strategies.bounded_dict import BoundedDict
 from ...strategies.types import BFLOAT16
-from ..host.bounded_dict import BoundedDict
 from ..host.writes import address
 from . import native
 from .dimensions import Memory, collapse, number_of, strides_of
