@@ -6,7 +6,6 @@ import contextlib
 import os
 import select
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +16,7 @@ from ...executor.gang.delivery import Outcome
 from ...executor.gang.recovery import whole
 from ...executor.host.deadline import Deadline
 from ...executor.replica.message import KEPT, Message, StackedMessages
+from ...strategies.bounded_dict import BoundedDict
 from ...strategies.errors import CollectiveError
 from .connection import SPIN_S, TURNS, ReplicaConnection
 from .feed_buffer import DriverFeedBuffer
@@ -43,7 +43,7 @@ class _Exchange:
     answers: dict[int, Message] = field(default_factory=dict)
     posted: dict[int, Message] = field(default_factory=dict)
     stacked: StackedMessages | None = None  # the answers, if all came in the memory and are alike
-    own_values: dict[int, OrderedDict[int, Sequence[np.ndarray]]] = field(default_factory=dict)
+    own_values: dict[int, BoundedDict[int, Sequence[np.ndarray]]] = field(default_factory=dict)
     wanted: bool = True
     lasting: bool = False  # whether it is asked for until it is given up
     maps: DriverFeedBuffer | None = None  # it tells of this new memory to share
@@ -351,10 +351,8 @@ class Channels(Transport[_Exchange]):
             return
         if frame.message.kind == KEPT:
             self._bulky = True
-            by_step = exchange.own_values.setdefault(rank, OrderedDict())
+            by_step = exchange.own_values.setdefault(rank, BoundedDict(_STEPS_KEPT))
             by_step[frame.message.step] = frame.message.arrays
-            if len(by_step) > _STEPS_KEPT:
-                by_step.popitem(last=False)
             return
         if frame.message.kind == "posted":
             nbytes = sum(a.nbytes for a in frame.message.arrays)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from ...executor.host.bounded_dict import BoundedDict
+from ...strategies.bounded_dict import BoundedDict
 from ..primitives.shm import Segment, is_segment, refuse_full, segment_path
 from .doorbell import PAGE, Doorbell, ReplicaBell, words_bytes
 from .frame import SLOTS, Layout, read_head
@@ -102,7 +102,7 @@ class DriverFeedBuffer(SharedFeedBuffer):
         self._populated: set[int] = set()
         self._fed: BoundedDict[tuple[Any, ...], FedPlaces | None] = BoundedDict(_LAYOUTS_KEPT)
         # By slot and by the words of all replicas: what their heads say, and their places.
-        self._posts: dict[tuple[int, bytes], Posts] = {}
+        self._posts: BoundedDict[tuple[int, bytes], Posts] = BoundedDict(_LAYOUTS_KEPT)
 
     @staticmethod
     def new_path() -> str:
@@ -165,8 +165,6 @@ class DriverFeedBuffer(SharedFeedBuffer):
                 return None
             places = [own for _, own in known]
             posts = Posts([layout for layout, _ in known], places, self._stacked(places))
-            if len(self._posts) >= _LAYOUTS_KEPT:
-                self._posts.clear()
             self._posts[key] = posts
         return posts
 

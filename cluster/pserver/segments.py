@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ...executor.host.bounded_dict import BoundedDict
 from ...executor.host.memory import available_memory
 from ...executor.replica.message import Message
+from ...strategies.bounded_dict import BoundedDict
 from ..channel.frame import Layout, NoMessage, Outgoing, encode, head_of
 from ..primitives.shm import Segment
 from ..primitives.wire import STEP, frame_head

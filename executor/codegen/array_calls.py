@@ -11,8 +11,8 @@ import numpy as np
 
 from ...graph.ops.expr import Expr, argument
 from ...graph.ops.operands import attribute_name
+from ...strategies.bounded_dict import BoundedDict
 from ..device.device import Device
-from ..host.bounded_dict import BoundedDict
 from ..host.writes import address
 from .array_schedule import COPY, TRUTHS, Order
 from .erf import erf_into

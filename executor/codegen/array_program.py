@@ -16,9 +16,9 @@ import numpy as np
 
 from ...graph.ops import expr as e
 from ...graph.ops.formula import Term, outside, slices
+from ...strategies.bounded_dict import BoundedDict
 from ...strategies.errors import InvalidValue, SequenceError
 from ..device.device import Device
-from ..host.bounded_dict import BoundedDict
 from .dimensions import view_has
 from .factors import factors
 from .term_schedule import NOT_COMPUTED, Loop, TermSchedule, source_of

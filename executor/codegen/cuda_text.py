@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ...strategies.bounded_dict import BoundedDict
 from ..cuda.kernel import CudaKernel
-from ..host.bounded_dict import BoundedDict
 from .cuda_nest import Nest
 from .cuda_source import SCALAR_SOURCE, Constant, CudaWriter, Value, kind_of
 

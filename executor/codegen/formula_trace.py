@@ -10,7 +10,7 @@ import numpy as np
 from ...graph.ops.formula import Term, in_order
 from ...graph.ops.operands import Operands
 from ...graph.ops.registry import Op
-from ..host.bounded_dict import BoundedDict
+from ...strategies.bounded_dict import BoundedDict
 
 Place = tuple[str, int]  # a slot, and the position there
 _TRACED_KEPT = 1024

@@ -7,17 +7,17 @@ without gaps make one loop, whatever their layout. Sums are made in the same ord
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...graph.ops.expr import Expr
+from ...strategies.bounded_dict import BoundedDict
 from ...strategies.types import BFLOAT16
-from ..host.bounded_dict import BoundedDict
 from ..host.writes import address
 from . import native
 from .dimensions import Memory, collapse, number_of, strides_of
@@ -119,7 +119,7 @@ class _Loop:
         self._write = [self._memory(out) for _, out in outputs]
         self._summed = [_repeats(self.memories[k].strides, shape) for k in self._write]
         self.sizes = shape if self._plain else collapse(shape, self.memories)
-        self._scopes = self._separate()
+        self._overlaps = self._overlapping()
         self.source, self.constants = self._source([expression for expression, _ in outputs])
         self.words = [m.address for m in self.memories]
         self.words += [*self.sizes, *(s for m in self.memories for s in m.strides)]
@@ -129,17 +129,15 @@ class _Loop:
         strides = strides_of(array, self._rank) if self._strides is None else self._strides
         return number_of(self.memories, Memory(array, address(array), strides))
 
-    def _separate(self) -> list[int]:
-        """Number the places in memory: arrays that overlap share one, and keep their order."""
-        bounds = [_bounds(m) for m in self.memories]
-        by_begin = sorted(bounds)
-        if all(a[1] <= b[0] for a, b in itertools.pairwise(by_begin)):
-            return [*range(len(bounds))]
-        scopes: list[int] = []
-        for k, (low, high) in enumerate(bounds):
-            overlap = (scopes[j] for j in range(k) if bounds[j][0] < high and low < bounds[j][1])
-            scopes.append(min(overlap, default=k))
-        return scopes
+    def _overlapping(self) -> list[tuple[int, int]]:
+        """Return pairs of arrays that may share memory: what is read and written there keeps its order."""
+        by_begin = sorted((*_bounds(m), k) for k, m in enumerate(self.memories))
+        pairs, furthest = [], by_begin[0]
+        for bounds in by_begin[1:]:
+            if bounds[0] < furthest[1]:
+                pairs.append((furthest[2], bounds[2]))
+            furthest = max(furthest, bounds, key=itemgetter(1))
+        return pairs
 
     def _source(self, expressions: list[Expr]) -> tuple[str, list[int]]:
         """Return the source, and the words of the constants that it reads.
@@ -149,7 +147,7 @@ class _Loop:
         memories = tuple((m.array.dtype, min(m.strides[-1], 2)) for m in self.memories)
         what = tuple(expression.form for expression in expressions)
         where = (*self._read.items(), *self._write, *self._summed)
-        key = (what, where, len(self.sizes), memories, *self._scopes, self._join)
+        key = (what, where, len(self.sizes), memories, *self._overlaps, self._join)
         entry = _sources.get(key)
         if entry is None:
             entry = _sources[key] = self._text(expressions)
@@ -197,6 +195,7 @@ class _Loop:
         lines += ["    for entry in range(words[0]):", f"        w = {first} + entry * {step}"]
         for k, memory in enumerate(memories):
             lines.append(f"        m{k} = {_KINDS[memory.array.dtype]}(words[w + {k}])")
+        lines += [f"        overlap(m{a}, m{b})" for a, b in self._overlaps]
         lines += [f"        n{d} = words[w + {len(memories) + d}]" for d in range(depth)]
         first = len(memories) + depth
         for k, memory in enumerate(memories):
@@ -218,7 +217,7 @@ class _Loop:
     def _at(self, k: int, inner: int) -> str:
         step = self.memories[k].strides[-1]
         moved = {0: "", 1: " + i"}.get(step, f" + i * s{k}_{inner}")
-        return f"{self._scopes[k]}, {len(self.memories)}, m{k}, o{k}{moved}"
+        return f"m{k}, o{k}{moved}"
 
     def _load(self, k: int, inner: int) -> str:
         where = self._at(k, inner)

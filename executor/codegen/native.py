@@ -26,7 +26,7 @@ from ..host.writes import address
 
 Launch = Callable[[], Any]
 ENTRY = "run"  # the function in a source that is compiled
-_ABI = "3"  # how an entry is translated and called, and how a file is laid out
+_ABI = "4"  # how an entry is translated and called, and how a file is laid out
 _SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _lock = threading.Lock()
 _loaded: dict[str, tuple[Any, ...]] = {}  # source -> the function, and what must live as long as it

@@ -1,8 +1,4 @@
-"""Loops that are written as text, whose arrays and numbers go by name.
-
-``load(x, i)`` and ``store(x, i, v)`` are ``x[i]`` and ``x[i] = v`` where arrays of other names are known to lie
-elsewhere (``compiler.py`` ``number_places``): loops of these become vectors.
-"""
+"""Loops written as text, in the language of ``translation.py``, whose arrays and numbers go by name."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from .native import Launch, launch
 from .scalar_math import definitions
 
 _T = TypeVar("_T")
-# Pointers to elements, as ``compiler.py`` has them, by the letter of a type; a bool is a byte.
+# Pointers to elements, as ``translation.py`` has them, by the letter of a type; a bool is a byte.
 _KINDS = {
     "f": "f32",
     "d": "f64",

@@ -3,13 +3,17 @@
 It has numbers, pointers, variables, loops over ranges, while, if, and calls of the functions of the source and
 of those in ``llvm_values.py``. Types follow from operands: at any place in the text a variable that is read has
 one. It lives in memory, which LLVM's first pass turns into registers.
+
+In the function that is exported, ``load(x, i)`` and ``store(x, i, v)`` are ``x[i]`` and ``x[i] = v`` where
+pointers of different names lead to different places in memory: what is stored to one is not read from another,
+so that loops become vectors. ``y = x`` and ``overlap(y, x)`` say that two may lead to one place.
 """
 
 from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial, reduce
 from typing import NamedTuple
@@ -33,7 +37,8 @@ class Module:
     def export(self, entry: str, symbol: str) -> str:
         """Return the text of the module with ``entry`` under another name."""
         words = Type("ptr", "pointer", 64, "int64")
-        self._define(entry, (words,), f"define void @{symbol}", "")
+        places = _places(self.functions[entry])
+        self._define(entry, (words,), f"define void @{symbol}", "", places)
         notes = [f"{name} = {text}" for text, name in self.metadata.items()]
         return "\n".join([*self.texts, *sorted(self.declared), *notes, ""])
 
@@ -42,14 +47,17 @@ class Module:
         key = name, kinds
         if key not in self._specialised:
             symbol = f"@{name}.{len(self.texts)}"
-            result = self._define(name, kinds, f"define internal {{}} {symbol}", " alwaysinline")
+            result = self._define(
+                name, kinds, f"define internal {{}} {symbol}", " alwaysinline", {}
+            )
             assert result is not None, f"{name} returns nothing"
             self._specialised[key] = result, symbol
         return self._specialised[key]
 
-    def _define(self, name: str, kinds: tuple[Type, ...], head: str, marks: str) -> Type | None:
-        definition = self.functions[name]
-        body = _Function(self, definition, kinds)
+    def _define(
+        self, name: str, kinds: tuple[Type, ...], head: str, marks: str, places: Mapping[str, int]
+    ) -> Type | None:
+        body = _Function(self, self.functions[name], kinds, places)
         result = "void" if body.result is None else body.result.name
         operands = ", ".join(f"{kind.name} %a{k}" for k, kind in enumerate(kinds))
         lines = "\n".join([*body.code.slots, *body.code.lines])
@@ -65,12 +73,18 @@ class _Turn(NamedTuple):
 
 
 class _Function:
-    """Instructions of one function for operands of some types."""
+    """Instructions of one function for operands of some types; ``places`` in memory, by names of pointers."""
 
-    def __init__(self, module: Module, tree: ast.FunctionDef, kinds: tuple[Type, ...]) -> None:
+    def __init__(
+        self,
+        module: Module,
+        tree: ast.FunctionDef,
+        kinds: tuple[Type, ...],
+        places: Mapping[str, int],
+    ) -> None:
         self.code = Instructions(module.metadata, module.declared)
         self.result: Type | None = None
-        self._module = module
+        self._module, self._places = module, places
         # Of variables; None: one of several, which is not read
         self._types: dict[str, Type | None] = {}
         self._memory: dict[tuple[str, Type], str] = {}
@@ -297,15 +311,21 @@ class _Function:
         code.label(end)
         return code.value(kind, f"load {kind.name}, ptr {memory}")
 
+    def _scope(self, access: ast.Call) -> str:
+        """Return what LLVM is told of the place that a load or store touches."""
+        pointer = access.args[0]
+        if not isinstance(pointer, ast.Name) or pointer.id not in self._places:
+            raise _unknown(access)
+        return self.code.apart(self._places[pointer.id], 1 + max(self._places.values()))
+
     def _call(self, node: ast.Call) -> Value | None:
         name = ast.unparse(node.func)
-        if name in ("load", "store"):
-            scope, scopes, *rest = node.args
-            access = getattr(self.code, name)
-            return access(
-                *map(self.value, rest), scope=self.code.apart(_number(scope), _number(scopes))
-            )
+        if name == "overlap":
+            return None
         operands = [self.value(argument) for argument in node.args]
+        if name in ("load", "store"):
+            access = getattr(self.code, name)
+            return access(*operands, scope=self._scope(node))
         if name in CALLS:
             return CALLS[name](self.code, *operands)
         if name not in self._module.functions:
@@ -316,14 +336,32 @@ class _Function:
         )
 
 
+def _places(function: ast.FunctionDef) -> dict[str, int]:
+    """Number the places in memory that a function loads from or stores to, by the names of pointers."""
+    accessed: list[str] = []
+    joined: dict[str, str] = {}  # a pointer to another that leads to the same place
+
+    def first(name: str) -> str:
+        while name in joined:
+            name = joined[name]
+        return name
+
+    for node in ast.walk(function):
+        match node:
+            case ast.Call(ast.Name("load" | "store"), [ast.Name(name), *_]):
+                accessed.append(name)
+            case ast.Assign([ast.Name(a)], ast.Name(b)) | ast.Call(
+                ast.Name("overlap"), [ast.Name(a), ast.Name(b)]
+            ):
+                if first(a) != first(b):
+                    joined[first(a)] = first(b)
+    numbers: dict[str, int] = {}
+    return {name: numbers.setdefault(first(name), len(numbers)) for name in accessed}
+
+
 def _joined(a: dict[str, Type | None], b: dict[str, Type | None]) -> dict[str, Type | None]:
     """Return the types of variables where two ways meet."""
     return {name: kind if b.get(name, kind) == kind else None for name, kind in {**b, **a}.items()}
-
-
-def _number(node: ast.expr) -> int:
-    assert isinstance(node, ast.Constant) and isinstance(node.value, int)
-    return node.value
 
 
 def _unknown(node: ast.AST) -> NotImplementedError:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...graph.passes.target import Target
+from ...strategies.bounded_dict import BoundedDict
 from ...strategies.current import current_config
 from ...strategies.errors import InvalidState
 from ..device.tensor import Storage, Tensor
@@ -20,7 +21,6 @@ from ..gang.delivery import Share
 from ..gang.gang import Gang
 from ..gang.local import LocalGang
 from ..gang.turns import Lock
-from ..host.bounded_dict import BoundedDict
 from ..plan.numerics import checking
 from ..replica.loaded import LoadedProgram
 from .checks import set_scheduled_rate

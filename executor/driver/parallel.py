@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from ...strategies.bounded_dict import BoundedDict
 from ..device.tensor import LoD, Storage
 from ..feed.fetches import Fetches, Joined
 from ..feed.splitting import SHAPES_KEPT, Portions, Splitter
 from ..gang.assign import Change, assign
 from ..gang.delivery import GangChanged, Owner, Request, Share, StepHeads
 from ..gang.turns import HasTurn, Lock, NeedsTurn, in_turn
-from ..host.bounded_dict import BoundedDict
 from ..plan.numerics import checking
 from ..replica.message import Message, Stacked
 from ..replica.orders import Drop, Order, Trace

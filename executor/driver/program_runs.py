@@ -11,6 +11,7 @@ from typing import Any
 from ...graph.compile import Compiled, compile_program
 from ...graph.passes.target import Target
 from ...graph.program.program import Program
+from ...strategies.bounded_dict import BoundedDict
 from ..device.place import CUDAPlace, Place
 from ..feed.scope import Scope
 from ..gang.gang import Gang
@@ -30,11 +31,10 @@ class _Compiler:
     """
 
     def __init__(self, capacity: int) -> None:
-        self.capacity, self.count = capacity, 0
+        self.count = 0
         # With the capabilities and the back end that they were compiled for.
-        self.programs: OrderedDict[tuple[Any, ...], tuple[tuple[Any, ...], Compiled]] = (
-            OrderedDict()
-        )
+        self.programs: BoundedDict[tuple[Any, ...], tuple[tuple[Any, ...], Compiled]]
+        self.programs = BoundedDict(capacity)
 
     def __call__(
         self,
@@ -48,15 +48,11 @@ class _Compiler:
         """Return the compiled program."""
         own = target.whole_feeds, target.own_states, target.keeps, target.checks
         key = (program.id, program.version, feeds, fetches, keep, own)
-        before, compiled = self.programs.get(key, ((), None))
+        before, compiled = self.programs.pop(key, ((), None))
         if compiled is None or before != others:
             compiled = compile_program(program, feeds, fetches, target, *others, keep=keep)
             self.count += 1
-        if self.capacity:
-            self.programs[key] = others, compiled
-            self.programs.move_to_end(key)
-            while len(self.programs) > self.capacity:
-                self.programs.popitem(last=False)
+        self.programs[key] = others, compiled  # behind all others: dropped after them
         return compiled
 
 

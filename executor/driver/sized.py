@@ -14,9 +14,9 @@ from ...graph.program.sizes import (
     with_open,
     with_sizes,
 )
+from ...strategies.bounded_dict import BoundedDict
 from ...strategies.errors import FeedError
 from ..feed.feeds import FeedShard
-from ..host.bounded_dict import BoundedDict
 from .variant import VARIANTS_KEPT
 
 

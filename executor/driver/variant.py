@@ -15,13 +15,13 @@ from ...graph.ops.collective import COLLECTIVES, GATHER_ROWS
 from ...graph.ops.registry import Spec
 from ...graph.pipeline import Stage
 from ...graph.program.program import Program
+from ...strategies.bounded_dict import BoundedDict
 from ...strategies.errors import ShapeError
 from ..device.device import Clock
 from ..feed.feeds import FeedShard, check, rows_of
 from ..feed.splitting import SHAPES_KEPT, Portions
 from ..gang.delivery import Results, Share, StackedShares, StepHeads
 from ..host.arena import spec_of
-from ..host.bounded_dict import BoundedDict
 from ..plan.shapes import Shapes
 from ..replica.message import Stacked
 from .budget import Budget

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ...graph.program.program import Program
+from ...strategies.bounded_dict import BoundedDict
 from ...strategies.current import current_config
 from ...strategies.errors import FeedError, FeedTypeError, InvalidType
 from ..device.tensor import LoD
-from ..host.bounded_dict import BoundedDict
 from .cuts import Cuts, cut, cuts, even_rows, pieces, refuse_uneven, split
 from .feeds import Copy, FeedShard, check, convert, rows_of, sequences_in, shapes_of, varies
 from .fetches import joined_lods

@@ -11,9 +11,9 @@ import numpy as np
 
 from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
 from ...graph.ops.registry import OPS, Inference, Spec, Values
+from ...strategies.bounded_dict import BoundedDict
 from ...strategies.types import to_numpy
 from ..device.device import Device
-from ..host.bounded_dict import BoundedDict
 from ..kernels.registry import bind
 
 _COMPUTED_KNOWN = 64  # specs for which a node that the host computes is bound

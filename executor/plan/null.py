@@ -20,7 +20,6 @@ from ..simulated.null import NullRuntime
 from .bind import Binder
 from .buckets import Buckets
 from .cuda_plan import CudaPlan
-from .part import Peers
 from .plan import Plan
 from .shapes import infer_specs
 
@@ -57,8 +56,8 @@ def _empty(call: Callable[[], Any]) -> Callable[[], Any]:
     return _nothing
 
 
-def null_plan(program: ReplicaProgram, feeds: Sequence[np.ndarray], rank: int = 0) -> Plan:
-    """Bind a program for these feeds, where they stand, on one rank; its collectives do nothing either."""
+def null_plan(program: ReplicaProgram, feeds: Sequence[np.ndarray]) -> Plan:
+    """Bind a program for these feeds, where they stand; its collectives do nothing either."""
     state: dict[str, np.ndarray] = {}
 
     def allocate(name: str, spec: Spec) -> np.ndarray:
@@ -66,8 +65,7 @@ def null_plan(program: ReplicaProgram, feeds: Sequence[np.ndarray], rank: int = 
 
     specs = infer_specs(program, [spec_of(array) for array in feeds], lambda name: None)
     device = NullDevice(seed=program.seed)
-    buckets = Buckets(program, None)
-    return Binder(program, device, specs, allocate, buckets, Peers(rank=rank), fed=feeds).plan()
+    return Binder(program, device, specs, allocate, Buckets(program, None), fed=feeds).plan()
 
 
 def null_gpu_plan(

@@ -14,10 +14,10 @@ import numpy as np
 from ...graph.ir.replica_program import NodeRecord
 from ...graph.ops.collective import COLLECTIVES
 from ...graph.ops.registry import Spec
+from ...strategies.bounded_dict import BoundedDict
 from ...strategies.garbage import gc_paused
 from ..device.device import Device
 from ..host.arena import Memory
-from ..host.bounded_dict import BoundedDict
 from .binding_cache import BindingCache, Instructions
 from .emission import Emission
 from .instruction import Instruction

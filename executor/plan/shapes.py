@@ -15,8 +15,8 @@ from ...graph.ir.known_values import known_values
 from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
 from ...graph.ops.collective import COLLECTIVES
 from ...graph.ops.registry import OPS, Spec
+from ...strategies.bounded_dict import BoundedDict
 from ..host.arena import spec_of
-from ..host.bounded_dict import BoundedDict
 from .node_shapes import HostNode, Known, NodeShapes, SizeReader, ValueSpecs, picked
 from .sizes import Sizes, Source, joined, source_of, source_of_numbers, spans
 

@@ -18,6 +18,7 @@ from functools import cached_property, lru_cache
 from math import prod
 from typing import NamedTuple
 
+from ...strategies.bounded_dict import BoundedDict
 from ...strategies.types import FLOATS, INTEGERS, VarType, to_numpy
 from ..ir.capabilities import ROUNDED, ROUNDED_LAST
 from ..ir.graph import FEED, STATE
@@ -143,7 +144,7 @@ class Usage:
         self.fixed = {i for i, shape in declared.items() if -1 not in shape}
         self.room: dict[int, int] = {}
         self.apart: set[tuple[int, int]] = set()
-        self._sharing: dict[tuple[Hashable, ...], Sharing] = {}
+        self._sharing: BoundedDict[tuple[Hashable, ...], Sharing] = BoundedDict(_SHARINGS)
         self._placing = [(k, node) for k, node in enumerate(nodes) if OPS[node.op].places]
         self._parting = [(k, node) for k, node in enumerate(nodes) if self._parts_stay(node)]
         self.hosted = {i for i in self.first if program.values[i].host}
@@ -186,8 +187,6 @@ class Usage:
         key = memory_options, by_shape
         sharing = self._sharing.get(key)
         if sharing is None or not sharing.fits(specs, stored):
-            if len(self._sharing) >= _SHARINGS:
-                self._sharing.clear()
             sharing = Sharing(self, specs, stored, memory_options.alignment, by_shape)
             for pair in sorted([*self.pairs, *by_shape], key=lambda p: p.node):
                 bucketed = self.nodes[pair.node].op in BUCKETED  # these have one memory

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from ...strategies.bounded_dict import BoundedDict
 from ...strategies.types import VarType, to_var_type
 from .operands import Operands
 from .registry import Inference, ShapeRule, Spec, Specs
@@ -163,7 +164,7 @@ class Sized:
         }
         self._counted = re.findall(r"sequences\((\w+)\)", line)
         self._checks = [rule for rule in rules if not isinstance(rule, str)]
-        self._known: dict[Hashable, Mapping[str, Specs]] = {}
+        self._known: BoundedDict[Hashable, Mapping[str, Specs]] = BoundedDict(_MOST_KNOWN)
         # input slots whose elements tell sizes
         self.counted_from = [
             slot.name
@@ -217,8 +218,6 @@ class Sized:
         except TypeError:  # an attribute cannot be hashed
             return self._infer(op)
         if results is None:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
             results = self._known[key] = self._infer(op)
         return results
 

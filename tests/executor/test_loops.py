@@ -75,6 +75,17 @@ def test_results_in_the_place_of_operands() -> None:
     np.testing.assert_allclose((x, y), expected, rtol=1e-6)
 
 
+def test_results_that_overlap_several_operands() -> None:
+    memory = floats(40)
+    x, y, out = memory[:16], memory[16:32], memory[8:24]
+    (call,) = bind_loop([(X + Y, out)], {"x": x, "y": y})
+    expected = memory.copy()
+    for i in range(16):
+        expected[8 + i] = expected[i] + expected[16 + i]
+    call()
+    np.testing.assert_array_equal(memory, expected)
+
+
 def test_no_elements_no_dimensions_and_many_sets() -> None:
     empty, total = np.empty((0, 3), np.float32), np.full((1, 3), 7, np.float32)
     for call in bind_loop([(X + 1, empty), (X + 1, total)], {"x": empty}):

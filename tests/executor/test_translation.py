@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from rowlock.executor.codegen import native
-from rowlock.executor.codegen.compiler import number_places, object_code
+from rowlock.executor.codegen.compiler import object_code
+from rowlock.executor.codegen.translation import Module
 
 DIVIDED = """
 def run(words):
@@ -131,6 +133,7 @@ def run(words):
         ("x = sorted(words)", r"no compiled form of sorted\(words\)"),
         ("x = np.pi", r"no compiled form of np.pi"),
         ("with words: pass", "no compiled form of with words"),
+        ("store(2, 0, 1)", r"no compiled form of store\(2, 0, 1\)"),
         ("x = y", "y has no type here"),
         ("if words[0]: x = 1\n    else: x = 1.0\n    y = x", "x has no type here, or several"),
         ("x = 1\n    for i in range(3):\n        x = x + 0.5", "x has another type"),
@@ -141,6 +144,41 @@ def test_what_has_no_compiled_form_is_named(line: str, text: str) -> None:
         object_code(f"def run(words):\n    {line}\n", "run", "symbol")
 
 
-def test_places_in_memory_are_numbered_by_their_names() -> None:
-    text = "y = x\nstore(y, 0, load(x, 1) + load(z, 2))"
-    assert number_places(text) == "y = x\nstore(0, 2, y, 0, load(0, 2, x, 1) + load(1, 2, z, 2))"
+@pytest.mark.parametrize("line", ["y = x", "y = i64(words[3])\n    overlap(y, x)"])
+def test_pointers_of_different_names_lead_apart_unless_the_source_says_so(line: str) -> None:
+    source = f"""
+def run(words):
+    x, z = i64(words[0]), i64(words[1])
+    {line}
+    store(y, 0, load(x, 1) + load(z, 2))
+"""
+    text = Module(source).export("run", "symbol")
+    places = re.findall(r"!alias\.scope (!\d+), !noalias (!\d+)", text)
+    of_x, of_z, of_y = places
+    assert of_x == of_y == of_z[::-1] and of_x != of_z
+
+
+def test_a_pointer_that_joins_two_is_in_one_place_with_both() -> None:
+    source = """
+def run(words):
+    a, b, c = i64(words[0]), i64(words[1]), i64(words[2])
+    overlap(a, c)
+    overlap(b, c)
+    store(c, 0, load(a, 0) + load(b, 0))
+"""
+    text = Module(source).export("run", "symbol")
+    assert len(set(re.findall(r"!alias\.scope (!\d+)", text))) == 1
+    assert "!noalias" not in text
+
+
+def test_functions_beside_the_exported_one_have_no_places() -> None:
+    source = """
+def first(x):
+    return load(x, 0)
+
+def run(words):
+    x = i64(words[0])
+    store(x, 1, first(x))
+"""
+    with pytest.raises(NotImplementedError, match="no compiled form of load"):
+        object_code(source, "run", "symbol")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -90,29 +89,6 @@ def gather_grad(dev: Device, a: ops.GatherGrad) -> list[Step]:
         a.d_x.__setitem__ if a.overwrite else partial(dev.xp.add.at, a.d_x), flat, a.d_out
     )
     return [partial(a.d_x.fill, 0), put]
-
-
-def places_of(dev: Device, x: Array, index: Array, op: str) -> tuple[Any, Any, list[Step]]:
-    """View X as rows, one for each place an index can name; and the calls that number those places."""
-    depth = index.shape[-1]
-    if depth == 0:  # each names all of X
-        places = dev.keep(index.shape[:-1], np.int64)
-        return x.reshape(1, *x.shape), places.reshape(-1), []
-    rows = x.reshape(-1, *x.shape[depth:]) if x.size else x.reshape(0, *x.shape[depth:])
-    places, term = (dev.scratch(index.shape[:-1], np.int64) for _ in range(2))
-    steps: list[Step] = []
-    for i in range(depth):
-        column, size = index[..., i], x.shape[i]
-        steps += checked_rows(dev, op, column, size)
-        if i == 0:
-            steps.append(partial(dev.xp.copyto, places, column))
-        else:
-            steps += [
-                partial(dev.xp.multiply, places, size, places),
-                partial(dev.xp.copyto, term, column),
-                partial(dev.xp.add, places, term, places),
-            ]
-    return rows, places.reshape(-1), steps
 
 
 @kernel("scatter")

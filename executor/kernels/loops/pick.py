@@ -14,7 +14,7 @@ from ....graph.ops.operands import Array
 from ....strategies.types import VarType
 from ...codegen.text_loops import bind_text
 from ...device.device import Device
-from ..array.indexing import checked_rows, places_of
+from ..array.indexing import checked_rows
 from ..registry import Step, kernel, of_types
 from .by_index import add_rows, row_sums
 
@@ -46,10 +46,33 @@ def gather_grad(dev: Device, a: GatherGrad) -> list[Step]:
     return _sums_at(dev, a.index.reshape(-1), a.d_out, a.d_x)
 
 
+def _places_of(dev: Device, x: Array, index: Array) -> tuple[Array, Array, list[Step]]:
+    """View X as rows, one for each place an index can name; and the calls that number those places."""
+    depth = index.shape[-1]
+    if depth == 0:  # each names all of X
+        places = dev.keep(index.shape[:-1], np.int64)
+        return x.reshape(1, *x.shape), places.reshape(-1), []
+    rows = x.reshape(-1, *x.shape[depth:]) if x.size else x.reshape(0, *x.shape[depth:])
+    places, term = (dev.scratch(index.shape[:-1], np.int64) for _ in range(2))
+    steps: list[Step] = []
+    for i in range(depth):
+        column, size = index[..., i], x.shape[i]
+        steps += checked_rows(dev, "scatter_nd_add", column, size)
+        if i == 0:
+            steps.append(partial(np.copyto, places, column))
+        else:
+            steps += [
+                partial(np.multiply, places, size, places),
+                partial(np.copyto, term, column),
+                partial(np.add, places, term, places),
+            ]
+    return rows, places.reshape(-1), steps
+
+
 @_loop("scatter_nd_add")
 def scatter_nd_add(dev: Device, a: ops.ScatterNdAdd) -> list[Step]:
     """What is named twice gets both."""
-    target, places, steps = places_of(dev, a.out, a.index, "scatter_nd_add")
+    target, places, steps = _places_of(dev, a.out, a.index)
     if a.out is not a.x:
         steps.append(partial(np.copyto, a.out, a.x))
     size = target[0].size

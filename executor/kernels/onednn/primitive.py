@@ -19,10 +19,10 @@ from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 import numpy as np
 
 from ....graph.ops.operands import Array
+from ....strategies.bounded_dict import BoundedDict
 from ....strategies.types import BFLOAT16
 from ...device.device import Device
 from ...host.arena import ALIGNMENT
-from ...host.bounded_dict import BoundedDict
 from ...host.writes import Writes, address
 from ..registry import Step
 from .library import Argument, Handle, Library, library
