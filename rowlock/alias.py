@@ -36,14 +36,7 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Return the spec of an alias, or None for other modules and for those that Rowlock lacks."""
         if fullname.split(".")[0] != _PADDLE:
             return None
-        try:
-            if importlib.util.find_spec(_own(fullname)) is None:
-                return None
-        except NotBuilt:  # it says what to use instead
-            raise
-        except ModuleNotFoundError:
-            return None
-        return importlib.util.spec_from_loader(fullname, self)
+        return importlib.util.spec_from_loader(fullname, self) if _exists(_own(fullname)) else None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         """Return Rowlock's module, loaded."""
@@ -61,6 +54,15 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def _own(name: str) -> str:
     return _ROWLOCK + name.removeprefix(_PADDLE)
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except NotBuilt:  # it says what to use instead
+        raise
+    except ModuleNotFoundError:
+        return False
 
 
 def install() -> None:
@@ -89,6 +91,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments[:1] == ["-m"] and len(arguments) > 1:
         module = arguments[1]
         own = _own(module) if module.split(".")[0] == _PADDLE else module
+        try:
+            refusal = "" if _exists(own) else f"there is no module {module!r}."
+        except NotBuilt as error:
+            refusal = str(error)
+        if refusal:
+            _refuse(f"python -m rowlock.alias: {refusal}")
         sys.argv[:] = arguments[1:]
         runpy.run_module(own, run_name="__main__", alter_sys=True)
         return
@@ -102,6 +110,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         _refuse(
             f"python -m rowlock.alias: there is no file {script!r} (looked for from {os.getcwd()!r})."
         )
+    if os.path.isdir(script) and not os.path.exists(os.path.join(script, "__main__.py")):
+        _refuse(f"python -m rowlock.alias: {script!r} is a folder without __main__.py.")
     sys.argv[:] = arguments
     sys.path[0] = os.path.dirname(os.path.abspath(script))
     runpy.run_path(script, run_name="__main__")

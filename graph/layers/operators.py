@@ -153,6 +153,12 @@ def _is_number(value: Any) -> bool:
 def _operator(name: str, op_type: str, reverse: bool, boolean: bool) -> Callable[..., Any]:
     def method(self: Variable, other: Any) -> Any:
         if not isinstance(other, Variable) and not _is_number(other):
+            # == and != look for a variable in a list, too
+            if isinstance(other, np.ndarray) and name not in ("__eq__", "__ne__"):
+                raise InvalidType(
+                    f"{op_type}: {self.name!r} meets a NumPy array {list(other.shape)}, and the program "
+                    f"computes with variables. Make a constant of it by layers.assign(array), or feed it."
+                )
             return NotImplemented  # Python tries the other operand, and raises TypeError
         if PROMOTION.is_on:
             kind = _promoted(name, self, other)
@@ -331,6 +337,7 @@ def _cast(name: str, dtype: str) -> Callable[[Variable], Variable]:
 
 _FETCH = "Fetch it, as by exe.run(fetch_list=[variable])"
 _IMPERATIVE = {
+    "__array__": _FETCH,
     "__float__": _FETCH,
     "__int__": _FETCH,
     "item": _FETCH,

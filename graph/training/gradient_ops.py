@@ -43,8 +43,7 @@ def path_to(
     """
     needs = {name for name in targets}
     back: list[Operator] = []
-    from_inputs = (i for i, op in enumerate(block.ops) if not inputs.isdisjoint(op.input_arg_names))
-    first = next(from_inputs, len(block.ops)) if inputs else 0
+    first = _first_reader(block, inputs) if inputs else 0
     for op in reversed(block.ops[first:]):
         if with_counters and op.type == INCREMENT:
             back.append(op)
@@ -66,6 +65,15 @@ def path_to(
         elif not reached_names.isdisjoint(op.output_arg_names):
             reached_names -= op.overwritten() - inputs
     return path
+
+
+def _first_reader(block: Block, names: set[str]) -> int:
+    """Return the position of the first op that reads one of these names, the number of ops if there is none."""
+    for position, op in enumerate(block.ops):
+        for read in op.inputs.values():
+            if not names.isdisjoint(read):
+                return position
+    return len(block.ops)
 
 
 class GradientNames:

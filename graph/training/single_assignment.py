@@ -201,8 +201,8 @@ def _rewritten(block: Block) -> set[str]:
     """Return the names that an op writes which that op or one before it reads or writes."""
     seen, again = set[str](), set[str]()
     for op in block.ops:
-        written = op.output_arg_names
-        seen.update(op.input_arg_names)
-        again.update(seen.intersection(written))
-        seen.update(written)
+        seen.update(*op.inputs.values())
+        written = set().union(*op.outputs.values())
+        again |= seen & written
+        seen |= written
     return again - {EMPTY_VAR}

@@ -362,13 +362,21 @@ def test_a_condition_of_several_rows_is_told_with_what_to_write_instead() -> Non
 
 def test_a_variable_has_no_number_while_the_program_is_built() -> None:
     _, loss = _net()
-    for read in (float, int, lambda x: x.item(), lambda x: x.numpy()):
+    for read in (float, int, np.array, lambda x: x.item(), lambda x: x.numpy()):
         with pytest.raises(NotImplementedError, match=r"fetch_list=\[variable\]"):
             read(loss)
     with pytest.raises(
         TypeError, match=f"feed 'x': got the variable {loss.name}: .* Feed an array"
     ):
         fluid.Executor().run(feed={"x": loss}, fetch_list=[loss])
+
+
+def test_an_array_among_operands_is_told_with_what_makes_a_variable_of_it() -> None:
+    x, array = fluid.data("x", [None, 4]), np.ones((2, 4), "float32")
+    for compute in (lambda: x + array, lambda: array - x, lambda: x < array):
+        with pytest.raises(TypeError, match=r"'x' meets a NumPy array \[2, 4\].*layers\.assign"):
+            compute()
+    assert x in [array, x]
 
 
 def test_a_fetch_list_in_the_place_of_a_feed_is_told() -> None:

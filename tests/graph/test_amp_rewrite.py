@@ -298,3 +298,21 @@ def test_lists_are_checked() -> None:
         AutoMixedPrecisionLists(custom_white_list={1})  # type: ignore[arg-type]
     with pytest.raises(InvalidValue, match="dtype must be 'float16' or 'bfloat16', got 'int8'"):
         AutoMixedPrecisionLists(dtype="int8")
+
+
+def test_names_in_lists_that_change_nothing_are_warned_of() -> None:
+    with pytest.warns(
+        UserWarning, match="'matmull' in the lists is no op.*mean 'matmul'?"
+    ) as caught:
+        AutoMixedPrecisionLists({"matmull"}, {"lookup_table_dequant"})
+    assert len(caught) == 1 and caught[0].filename == __file__  # Paddle has the other
+    main, loss = built(mlp)
+    with (
+        pytest.warns(
+            UserWarning, match=r"'fc_0\.w_1', which is no variable.*'fc_0\.w_0'"
+        ) as caught,
+        fluid.program_guard(main, fluid.Program()),
+    ):
+        lists = AutoMixedPrecisionLists(custom_black_varnames={"fc_0.w_1", "fc_1.w_0"})
+        MixedPrecision(fluid.optimizer.SGD(0.1), Rules(lists), Scaling(8.0, True)).minimize(loss)
+    assert len(caught) == 1 and caught[0].filename == __file__

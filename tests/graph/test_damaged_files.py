@@ -207,3 +207,35 @@ def test_hostile_tensors_take_no_memory() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < FLOOR
+
+
+OTHER_FILES = {
+    "an empty one": (b"", "empty"),
+    "one of zeros": (bytes(64), "zeros"),
+    "text": (b"garbage: this is none of the files\n" * 3, "text"),
+    "short text": (b"{}", "text"),
+    "a pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a", "git lfs pull"),
+    "an archive": (b"PK\x03\x04" + bytes(range(60)), "ZIP archive"),
+    "an array": (b"\x93NUMPY\x01\0v\0{'descr'" + bytes(60), "numpy.load reads it"),
+    "a program": ((FILES / "paddle185/dense/__model__").read_bytes(), "load_inference_model"),
+    "tensors": ((FILES / "paddle185/tensors").read_bytes(), "load_vars reads it"),
+    "state": ((FILES / "paddle185/state.pdparams").read_bytes(), "fluid.load and paddle.load"),
+}
+OWN_KINDS = {read_model: "a program", read_tensors: "tensors", read_pickle: "state"}
+
+
+@pytest.mark.parametrize("other", OTHER_FILES)
+@pytest.mark.parametrize("read", OWN_KINDS)
+def test_a_file_of_another_kind_is_told_with_what_reads_it(
+    read: Callable[[bytes], None], other: str
+) -> None:
+    data, kind = OTHER_FILES[other]
+    if OWN_KINDS[read] == other:
+        with pytest.raises(DamagedFile, match=r"is damaged at byte \d+: .*Copy it again"):
+            read(data[: len(data) // 2])
+    elif read is read_tensors and not data:
+        with pytest.raises(DamagedFile, match=r"ends at byte 0 .* or is cut off"):
+            read(data)
+    else:
+        with pytest.raises(DamagedFile, match=f"is not .* but .*{kind}"):
+            read(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 import traceback
@@ -153,10 +154,30 @@ def test_a_script_runs_unchanged_under_the_alias(tmp_path: Path) -> None:
     assert "module 'rowlock.fluid' has no attribute 'nothing'" in process.stdout
     assert "Program.parse_from_string reads it." in process.stdout
     assert "Rowlock 0.1.0, with the API of PaddlePaddle 1.8.5" in process.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["absent.py"], "there is no file 'absent.py' (looked for from "),
+        (["."], "'.' is a folder without __main__.py."),
+        (["-m", "absent.module"], "there is no module 'absent.module'."),
+        (["-m", "paddle.distributed.absent"], "'rowlock.distributed' has no attribute 'absent'."),
+    ],
+)
+def test_what_the_alias_cannot_run_is_told_without_a_traceback(
+    arguments: list[str], said: str, tmp_path: Path
+) -> None:
     process = subprocess.run(
-        [*command[:3], "absent.py"], capture_output=True, text=True, timeout=240
+        [sys.executable, "-m", "rowlock.alias", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        timeout=240,
     )
-    assert process.returncode == 2 and "there is no file 'absent.py'" in process.stderr
+    assert process.returncode == 2 and said in process.stderr
+    assert "Traceback" not in process.stderr
 
 
 def test_the_version_of_the_interface() -> None:

@@ -145,15 +145,53 @@ def decode(kind: str, data: bytes, label: str = "the program") -> Message:
         return _Decoder(data).message(kind, 0, len(data))
     except _Damage as damage:
         offset, problem = damage.args
-        raise damaged(label, offset, problem) from None
+        raise damaged(label, offset, problem, _FILE_KINDS.get(kind, ""), data[:HEAD]) from None
 
 
-def damaged(label: str, at: int, problem: str) -> DamagedFile:
-    """Return the error that names a file and the byte where it is damaged, and says what to do."""
+PROGRAM, TENSORS, STATE = "a saved program", "a file of tensors", "pickled state"
+HEAD = 32  # bytes at the begin of a file that tell its kind
+_FILE_KINDS = {"ProgramDesc": PROGRAM}
+_BEGINNINGS = (
+    (b"\x80", f"{STATE} (.pdparams, .pdopt): fluid.load and paddle.load read it"),
+    (b"\n", f"{PROGRAM} (__model__, .pdmodel): load_inference_model reads it"),
+    (b"PK\x03\x04", "a ZIP archive, such as numpy.savez and torch.save write"),
+    (b"\x93NUMPY", "an array that numpy.save wrote: numpy.load reads it"),
+    (b"\x1f\x8b", "compressed by gzip: unpack it first"),
+    (b"version https://git-lfs", "what Git LFS has in its place: git lfs pull brings the file"),
+)
+
+
+def damaged(
+    label: str, at: int | None, problem: str, expected: str = "", head: bytes = b""
+) -> DamagedFile:
+    """Return the error that names a file and the byte where it is damaged, and says what to do.
+
+    Where ``head``, the file's first bytes, tells that it is of another kind than ``expected``, so does the
+    error.
+    """
+    kind = _kind_of(head) if expected else ""
+    where = "" if at is None else f" at byte {at}"
+    if kind and not kind.startswith(expected):
+        return DamagedFile(f"{label} is not {expected} but {kind}.")
     return DamagedFile(
-        f"{label} is damaged at byte {at}: {problem}. Copy it again from where it was "
+        f"{label} is damaged{where}: {problem}. Copy it again from where it was "
         f"saved, or load an older one."
     )
+
+
+def _kind_of(head: bytes) -> str:
+    """Return what a file is that begins so, and what reads it; "" if that cannot be told."""
+    if not head:
+        return "empty: whoever saved or copied it did not come to its end"
+    if head[:16] == bytes(16) and head[20:21] == b"\x08":
+        return f"{TENSORS} (save_params, save_persistables, .pdiparams): load_vars reads it"
+    if len(head) == HEAD and not any(head):
+        return "zeros: whoever saved or copied it did not come to its end"
+    for begin, kind in _BEGINNINGS:
+        if head.startswith(begin):
+            return kind
+    is_text = head.isascii() and all(chr(c).isprintable() or c in b"\t\r\n" for c in head)
+    return "text: name the file that was saved" if is_text else ""
 
 
 class _Damage(Exception):

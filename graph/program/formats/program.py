@@ -11,14 +11,14 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from ....strategies.errors import DamagedFile, InvalidValue
+from ....strategies.errors import InvalidValue
 from ....strategies.types import VarType
 from ..block import Block, ProgramBlocks
 from ..operator import Operator
 from ..role import CALLSTACK, DEVICE, NAMESCOPE, ROLE, ROLE_VAR, OpRole
 from ..variable import Parameter, Variable
 from .hash_order import hash_order
-from .messages import Message, decode, encode
+from .messages import HEAD, PROGRAM, Message, damaged, decode, encode
 from .op_table import ALSO_GIVEN, FIELDS, LISTS, WITHOUT_LEVELS, Kind, entry_of, kind_of
 
 PADDLE_VERSION = 1008005  # of the files written here: 1.8.5
@@ -61,7 +61,7 @@ def parse(data: bytes, program: _Program, label: str = "the program") -> _Progra
     try:
         return build(message, program)
     except _Wrong as wrong:
-        raise DamagedFile(f"{label} is no program: {wrong}.") from None
+        raise damaged(label, None, str(wrong), PROGRAM, bytes(data[:HEAD])) from None
 
 
 class _Wrong(Exception):

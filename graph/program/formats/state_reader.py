@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, ClassVar, NoReturn
 import numpy as np
 
 from ....strategies.errors import DamagedFile
+from .messages import HEAD, STATE, damaged
 
 _LARGE = 4096  # bytes; a longer string may only become an array
 _OBJECTS = 65536  # that any file may make, beside one for every few bytes of it
@@ -102,9 +103,7 @@ class _Reader:
 
     def _take(self, size: int) -> bytes:
         if size > self._size - self._at:
-            self._fail(
-                f"{size} bytes are announced, {self._size - self._at} are left: copy it again"
-            )
+            self._fail(f"{size} bytes are announced, {self._size - self._at} are left")
         data = self._file.read(size)
         self._at += size
         return data
@@ -120,9 +119,9 @@ class _Reader:
         return self._take(size)
 
     def _fail(self, problem: str) -> NoReturn:
-        raise DamagedFile(
-            f"{self._label} cannot be read, at byte {max(self._at - 1, 0)}: {problem}."
-        )
+        self._file.seek(0)
+        at = max(self._at - 1, 0)
+        raise damaged(self._label, at, problem, STATE, self._file.read(HEAD))
 
     def _push(self, value: Any) -> None:
         self._objects += 1

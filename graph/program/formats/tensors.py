@@ -15,7 +15,7 @@ import numpy as np
 
 from ....strategies.errors import DamagedFile, InvalidValue
 from ....strategies.types import to_numpy, to_var_type
-from .messages import damaged, decode, encode
+from .messages import HEAD, TENSORS, damaged, decode, encode
 
 LoD = tuple[tuple[int, ...], ...]
 _LEVELS = 8  # more are damage
@@ -180,7 +180,9 @@ class TensorFile:
         which = (
             f"in tensor {self._number + 1} of {len(self._names)} ({self._names[self._number]!r}), "
         )
-        raise damaged(self._label, self._at if at is None else at, which + problem)
+        self._file.seek(0)
+        head = self._file.read(HEAD)
+        raise damaged(self._label, self._at if at is None else at, which + problem, TENSORS, head)
 
 
 def _product(shape: Sequence[int]) -> int:

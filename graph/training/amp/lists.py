@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ....strategies.errors import InvalidType, InvalidValue
+from ....strategies.errors import InvalidType, InvalidValue, nearest
 from ....strategies.types import VarType
 from ...ops.registry import OPS
+from ...program.formats.op_table import entry_of
+from ...program.where import warn_user
 
 LOW: dict[str, VarType] = {"float16": VarType.FP16, "bfloat16": VarType.BF16}
 
@@ -64,7 +66,8 @@ def low_type(dtype: Any, caller: str) -> VarType:
 class AutoMixedPrecisionLists:
     """The lists in force: Paddle's, with a user's ops moved to the white or the black one.
 
-    An op that reads or writes a variable in ``custom_black_varnames`` computes in float32.
+    An op that reads or writes a variable in ``custom_black_varnames`` computes in float32. Names of ops that
+    neither Rowlock nor Paddle 1.8.5 has are warned of.
 
     Raises:
         InvalidValue: an op is in both custom lists, or ``dtype`` is no low precision.
@@ -90,6 +93,12 @@ class AutoMixedPrecisionLists:
         self.amp_dtype = (
             "bfloat16" if low_type(dtype, "lists of ops") == VarType.BF16 else "float16"
         )
+        for name in sorted(white | black):
+            if name not in OPS and entry_of(name) is None:
+                warn_user(
+                    f"mixed precision: {name!r} in the lists is no op, so it changes nothing."
+                    f"{nearest(name, OPS)}"
+                )
         white_list, black_list, gray_list = self.defaults
         self.white_list = (set(white_list) | white) - black
         self.black_list = (set(black_list) - white) | black

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ....strategies.errors import InvalidState
+from ....strategies.errors import InvalidState, nearest
 from ....strategies.types import VarType
 from ...program import unique_name
 from ...program.block import Block, ProgramBlocks
@@ -18,6 +18,7 @@ from ...program.operator import Operator
 from ...program.role import CALLSTACK, DEVICE, EMPTY_VAR, NAMESCOPE, ROLE, OpRole, grad_name
 from ...program.scopes import name_scope
 from ...program.variable import Parameter, Variable
+from ...program.where import warn_user
 from .lists import BLACK, AutoMixedPrecisionLists
 
 GUARD = "__use_fp16__"
@@ -59,6 +60,7 @@ def rewrite(program: ProgramBlocks, rules: Rules) -> set[str]:
     Raises:
         InvalidState: gradients of variables that would change exist already.
     """
+    _warn_of_absent(program, rules.lists.black_varnames)
     lowered = set()
     if rules.level == "O2":
         for parameter in _low_parameters(program, rules):
@@ -68,6 +70,15 @@ def rewrite(program: ProgramBlocks, rules: Rules) -> set[str]:
         _Rewriter(block, rules).run()
     program.touch()
     return lowered
+
+
+def _warn_of_absent(program: ProgramBlocks, names: set[str]) -> None:
+    variables = {name for block in program.blocks for name in block.vars}
+    for name in sorted(names - variables):
+        warn_user(
+            f"mixed precision: custom_black_varnames has {name!r}, which is no variable of the program, so it "
+            f"changes nothing.{nearest(name, variables)}"
+        )
 
 
 def _forward(op: Operator) -> bool:
