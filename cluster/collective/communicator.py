@@ -111,6 +111,12 @@ class NcclCommunicator:
             self._runtime.use()
             world.abort()
 
+    def linger(self) -> None:
+        """Give communicators that were aborted a moment to end: the process, and its driver, may end next."""
+        deadline = Deadline(_CALL_S)
+        for ending in self._ending:
+            ending.join(deadline.left)
+
     def drain(self) -> None:
         """Return when the communicators that were aborted have ended.
 

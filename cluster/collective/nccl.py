@@ -287,4 +287,5 @@ class NcclGroup(CollectiveGroup):
 
     def close(self) -> None:
         self._break("the group is closed")
+        self._communicator.linger()
         self._control.close()

@@ -306,3 +306,23 @@ def test_a_new_communicator_waits_for_the_end_of_the_one_before(
 
     (failure,) = together(1, work)
     assert failure is None, failure
+
+
+def test_a_group_that_is_closed_has_ended_its_communicator() -> None:
+    """A process that ends takes the driver down, in which a thread would still be ending it."""
+
+    def work(group: NcclGroup) -> None:
+        communicator, ended = group._communicator, threading.Event()
+        communicator.abort()
+        communicator.drain()
+
+        def end() -> None:
+            time.sleep(0.1)
+            ended.set()
+
+        communicator.world = SimpleNamespace(abort=end)
+        group.close()
+        assert ended.is_set()
+
+    (failure,) = together(1, work)
+    assert failure is None, failure

@@ -7,8 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rowlock.executor.codegen.cuda_launches import written
 from rowlock.executor.cuda.runtime import graph_can_hold
+from rowlock.executor.cuda.transfers import download
 from rowlock.executor.device.device import Device
+from rowlock.executor.kernels.cuda.support import constant
+from rowlock.executor.kernels.cuda.time_steps import TimeOrder
 from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ops.registry import OPS
 from tests.ops.cuda_cases import CUDA, cases, check_forward, close, refusal
@@ -71,6 +75,37 @@ def test_offsets_of_many_lengths(count: int, kind: str) -> None:
     lengths = np.random.default_rng(count).integers(0, 9, (count, 1)).astype(kind)
     (out,) = compare("lod_from_lengths", {"X": lengths}, {"Out": np.zeros(count + 1, np.int64)})
     np.testing.assert_array_equal(np.diff(out), lengths[:, 0])
+
+
+PLACES = """
+template <class T, class I>
+EVERYWHERE void write_places(T* places, const I* ends, const int* order, const int* starts, int rows, int most,
+                             int reverse) {
+  const Walk walk(ends, order, starts, rows, reverse);
+  for (int step = threadIdx.x; step < walk.length; step += blockDim.x)
+    places[(long long)blockIdx.x * most + step] = walk.place(step);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "ends", [[0, 3, 3, 7, 8], [0, 8, 2, 8], [0, 8, 0, 8, 0, 8], [0, 1, -9, 40, 8]]
+)
+def test_steps_of_offsets_that_fall_stay_within_the_rows(ends: list[int]) -> None:
+    """They are refused, and the launch goes on: what it writes beyond its arrays would be another's."""
+    dev, rows, count = gpu(), ends[-1], len(ends) - 1
+    order = TimeOrder(dev, "lstm", constant(dev, np.array(ends)), rows, False)
+    places = constant(dev, np.full((count, rows), rows - 1, np.int64))
+    step = order.launch("write_places", [], written(places=places), [], rows, definitions=PLACES)
+    dev.cuda.execute([*order.steps, step])
+    at = download(dev.cuda, places)
+    assert at.min() >= 0 and at.max() < rows, at
+    lengths = sorted(
+        np.diff(ends).tolist(), reverse=True
+    )  # a block takes a sequence, the longest first
+    if lengths[-1] >= 0:
+        own = [at[block, :length] for block, length in enumerate(lengths)]
+        assert sorted(np.concatenate(own)) == list(range(rows))
 
 
 def on_gpu(op: str, inputs: Any, **attrs: Any) -> Any:

@@ -13,17 +13,17 @@ template <class T> EVERYWHERE T clipped_slope(T x, T limit) {
 }
 
 // The order of rows by time, as `array/time_steps.py` has it: `order` of sequences, longest first, and where the
-// rows of each step start.
+// rows of each step start. Offsets that fall were refused where they came from: their sequences have no rows.
 template <class I>
 EVERYWHERE void order_by_time(const I* ends, int* order, int* starts, long long* word, volatile long long* noted,
                               int assertion, int rows, int count) {
   if (thread_index() == 0 && ends[count] != rows) refuse(word, noted, assertion, ends[count]);
   for (long long k = thread_index(); k < count + rows; k += thread_count()) {
     const int one = (int)k, step = (int)(k - count);
-    const int own = one < count ? offset(ends, one + 1, rows) - offset(ends, one, rows) : 0;
+    const int own = one < count ? length_of(ends, one, rows) : 0;
     int ahead = 0;
     for (int other = 0; other < count; other++) {
-      const int length = offset(ends, other + 1, rows) - offset(ends, other, rows);
+      const int length = length_of(ends, other, rows);
       ahead += one < count ? length > own || (length == own && other < one) : min(length, step);
     }
     if (one < count) order[ahead] = one;
@@ -34,14 +34,15 @@ EVERYWHERE void order_by_time(const I* ends, int* order, int* starts, long long*
 // The steps of the sequence that a block takes.
 struct Walk {
   const int* starts;
-  int rank, sequence, begin, length;
+  int rank, sequence, begin, length, rows;
   bool reverse;
   template <class I>
   EVERYWHERE Walk(const I* ends, const int* order, const int* starts, int rows, bool reverse)
       : starts(starts), rank(blockIdx.x), sequence(order[rank]), begin(offset(ends, sequence, rows)),
-        length(offset(ends, sequence + 1, rows) - begin), reverse(reverse) {}
+        length(length_of(ends, sequence, rows)), rows(rows), reverse(reverse) {}
   EVERYWHERE long long row(int step) const { return begin + (reverse ? length - 1 - step : step); }
-  EVERYWHERE long long place(int step) const { return starts[step] + rank; }  // by time
+  // By time; of sequences that overlap, which were refused, there are more rows than places.
+  EVERYWHERE long long place(int step) const { return min((long long)starts[step] + rank, rows - 1LL); }
   // What step `step` reads of the one before: a row of `by_row`, of the first states, or nothing.
   template <class T> EVERYWHERE const T* before(int step, const T* by_row, const T* first, int width) const {
     return step ? by_row + row(step - 1) * width : first ? first + (long long)sequence * width : 0;

@@ -5,6 +5,9 @@
 template <class I> EVERYWHERE int offset(const I* ends, int sequence, int rows) {
   return (int)max(0LL, min((long long)ends[sequence], (long long)rows));
 }
+template <class I> EVERYWHERE int length_of(const I* ends, int sequence, int rows) {
+  return max(0, offset(ends, sequence + 1, rows) - offset(ends, sequence, rows));
+}
 
 struct Stretch {  // where they begin, and how many there are
   int begin, length;
@@ -17,7 +20,7 @@ struct Stretch {  // where they begin, and how many there are
     } else {
       if (b == 0 && threadIdx.x == 0 && ends[gridDim.x] != all) refuse(word, noted, assertion, ends[gridDim.x]);
       const int begin = offset(ends, b, all);
-      return {begin, max(0, offset(ends, b + 1, all) - begin)};
+      return {begin, length_of(ends, b, all)};
     }
   }
 };
