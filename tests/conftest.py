@@ -85,6 +85,12 @@ def draws(few: int, many: int) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("draws", [pytest.param(n, marks=mark) for n, mark in cases])
 
 
+# On threads, and as a slow test on actors: what these do beside that, other tests of the file show.
+ON_RAY_TOO = pytest.mark.parametrize(
+    "gang", ["threads", pytest.param("ray", marks=pytest.mark.slow)], indirect=True
+)
+
+
 def sample(cases: int, draws: int) -> list[int]:
     """Return so many of the numbers below ``cases``, drawn by the seed."""
     return random.Random(SEED).sample(range(cases), draws)

@@ -20,6 +20,7 @@ from rowlock.cluster.collective.inter_host import InterHostTransport
 from rowlock.cluster.primitives.doorway import SECRET_BYTES
 from rowlock.executor.plan.group import When
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
+from tests.conftest import product
 
 _context = multiprocessing.get_context("fork")
 HOSTS = ([[0], [1]], [[0, 1], [2]], [[0, 1], [2, 3]], [[0], [1], [2]])
@@ -81,9 +82,7 @@ def summand(rank: int, count: int, dtype: str) -> np.ndarray:
     return (np.random.default_rng(rank).standard_normal(count) * 100).astype(dtype)
 
 
-@pytest.mark.parametrize("hosts", HOSTS, ids=str)
-@pytest.mark.parametrize("count", [1, 1000, 200_000])
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int64"])
+@product(12, hosts=HOSTS, count=[1, 1000, 200_000], dtype=["float32", "float16", "int64"])
 def test_all_reduce(hosts: list[list[int]], count: int, dtype: str) -> None:
     def work(group: HostsGroup) -> Any:
         arrays = []

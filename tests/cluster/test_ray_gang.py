@@ -201,9 +201,15 @@ def test_more_cpus_than_there_are_is_refused_at_once(launch: Launch) -> None:
 
 
 def test_cpus_that_are_taken_are_told(launch: Launch) -> None:
-    launch(2, num_cpus_per_replica=2)
-    with pytest.raises(CollectiveError, match=r"cannot place .* no resources\. 0 of its 4 CPUs"):
-        launch(2, num_cpus_per_replica=1, start_deadline_s=1)
+    taken = ray.util.placement_group([{"CPU": 4}])
+    try:
+        assert taken.wait(60)
+        with pytest.raises(
+            CollectiveError, match=r"cannot place .* no resources\. 0 of its 4 CPUs"
+        ):
+            launch(2, num_cpus_per_replica=1, start_deadline_s=1)
+    finally:
+        ray.util.remove_placement_group(taken)
 
 
 def test_a_gang_that_cannot_form_leaves_nothing(

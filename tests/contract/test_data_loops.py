@@ -480,7 +480,7 @@ def test_rounds_and_steps_draw_other_numbers() -> None:
     ("launcher", "gpus"),
     [
         ("threads", False),
-        pytest.param("ray", False, marks=pytest.mark.ray),
+        pytest.param("ray", False, marks=[pytest.mark.ray, pytest.mark.slow]),
         pytest.param("ray", True, marks=pytest.mark.ray),
     ],
 )
@@ -529,7 +529,7 @@ def test_a_pause_of_the_process_ends_no_loop(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.cpu
-@pytest.mark.parametrize("launcher", ["threads", "ray"])
+@pytest.mark.parametrize("launcher", ["threads", pytest.param("ray", marks=pytest.mark.slow)])
 def test_a_loop_that_never_ends_on_one_of_two_places_is_an_error_of_its_op(launcher: str) -> None:
     """It costs no replica, and no value: the step did not happen, and the next one does."""
     main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()

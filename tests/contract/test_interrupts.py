@@ -14,7 +14,7 @@ import pytest
 import rowlock
 from rowlock.executor.gang.launchers import close_gangs
 
-from ..conftest import SEED, lasting
+from ..conftest import SEED, lasting, one_in
 from .interrupts import Strike
 from .nets import OPTIMIZERS, Net, feed
 
@@ -107,7 +107,7 @@ def test_threads(call: str) -> None:
     assert counts["interrupts"] > 50
 
 
-@pytest.mark.parametrize("call", ["step", "two_steps"])
+@pytest.mark.parametrize("call", one_in(2, ["step", "two_steps"]))
 def test_replicas_of_ray_that_die(ray_cluster: None, call: str) -> None:
     logging.getLogger("rowlock").setLevel(logging.ERROR)
     try:

@@ -11,6 +11,7 @@ import pytest
 import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import ExecutionError, Unsupported
+from tests.conftest import ON_RAY_TOO
 from tests.contract.nets import OPTIMIZERS, assert_close, device_copies
 from tests.programs import executor_after, on_places, own_programs
 
@@ -67,6 +68,7 @@ class Normed:
         return {name: np.array(self.scope.find_var(name).get_tensor()) for name in names}
 
 
+@ON_RAY_TOO
 @pytest.mark.parametrize("layout", SHAPES)
 @pytest.mark.parametrize("places", [2, 3])
 def test_it_is_the_batch_norm_of_the_whole_batch(gang: str, places: int, layout: str) -> None:
@@ -92,6 +94,7 @@ def test_without_it_each_place_normalises_alone(threads: None) -> None:
     assert "batch norm" not in str(program.explain())
 
 
+@ON_RAY_TOO
 def test_halves(gang: str) -> None:
     spread, alone = Normed("rows", "float16"), Normed("rows", "float16")
     spread.train(2, sync=True)

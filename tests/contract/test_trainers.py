@@ -32,7 +32,7 @@ from rowlock.strategies.errors import (
     TrainerLost,
     Unsupported,
 )
-from tests.conftest import eventually, lasting, product
+from tests.conftest import ON_RAY_TOO, eventually, lasting, one_in, product
 from tests.contract.conftest import ON_BOTH
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
 from tests.contract.trainers import (
@@ -74,6 +74,7 @@ def endpoints_of_cases(gang: str, count: int, places: int) -> list[str]:
     return endpoints(count)
 
 
+@ON_RAY_TOO
 @product(trainers=[(2, 1), (2, 2), (3, 1)], optimizer=OPTIMIZERS)
 def test_trainers_equal_one_with_all_places(
     gang: str, optimizer: str, trainers: tuple[int, int]
@@ -101,6 +102,7 @@ def test_trainers_equal_one_with_all_places(
         )
 
 
+@ON_RAY_TOO
 def test_each_trainer_fetches_what_it_wants(gang: str) -> None:
     ends = endpoints(2)
     nets = [Net(OPTIMIZERS["adam"], drop=0.3) for _ in range(2)]
@@ -148,6 +150,7 @@ def refused(results: list[object], kind: type[Exception], *words: str) -> None:
             assert word in str(result), (word, str(result))
 
 
+@ON_RAY_TOO
 def test_lists_that_differ(gang: str) -> None:
     ends = endpoints(3)
     lists = [ends[:2], [ends[0], ends[2]]]
@@ -396,6 +399,7 @@ def test_a_program_whose_trainers_are_gone_answers_questions(
         programs[0].trace(False)
 
 
+@ON_RAY_TOO
 def test_a_program_without_a_loss_runs_alone(gang: str) -> None:
     ends = endpoints(2)
     nets = [Net(), Net()]
@@ -414,6 +418,7 @@ def test_a_program_without_a_loss_runs_alone(gang: str) -> None:
     assert_close(nets[0].parameters(), nets[1].parameters())
 
 
+@ON_RAY_TOO
 def test_programs_that_were_transpiled_for_nccl2(gang: str) -> None:
     ends, alone = endpoints(2), Net(OPTIMIZERS["momentum"])
     nets = [Net(OPTIMIZERS["momentum"]) for _ in range(2)]
@@ -542,7 +547,7 @@ def test_kernels_are_those_that_trainer_0_chose(threads: None, monkeypatch: Any)
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize("rows", one_in(2, [False, True]))
 def test_trainers_on_gpus(ray_cluster: None, rows: bool) -> None:
     def net() -> Net:
         return words("momentum", rows) if rows else Net()

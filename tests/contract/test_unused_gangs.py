@@ -34,7 +34,7 @@ def gang_of(net: Net, step: int) -> Any:
     return program._parallel.gang
 
 
-@pytest.mark.parametrize("launcher", ["threads", "ray"])
+@pytest.mark.parametrize("launcher", ["threads", pytest.param("ray", marks=pytest.mark.slow)])
 def test_an_unused_gang_of_another_configuration_ends(
     launcher: str, request: pytest.FixtureRequest
 ) -> None:

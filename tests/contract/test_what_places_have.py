@@ -168,7 +168,7 @@ CASES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", one_in(2, CASES))
+@pytest.mark.parametrize("name", one_in(4, CASES, more=6))
 def test_the_same_bits_as_undisturbed(name: str) -> None:
     with lasting("ray", spares=1):
         twice(name, *CASES[name])

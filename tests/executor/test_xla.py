@@ -174,7 +174,7 @@ SAMPLES = [(name, i) for name in sorted(OPS) for i in range(len(OPS[name].sample
 
 
 @needs_jax
-@pytest.mark.parametrize(("name", "index"), one_of_each(filter(lowerable, SAMPLES), 3))
+@pytest.mark.parametrize(("name", "index"), one_of_each(filter(lowerable, SAMPLES), 6))
 def test_an_op_and_its_gradient_as_a_region(name: str, index: int) -> None:
     op = OPS[name]
     inputs, attrs = harness.draw(op, op.samples[index], "float32")

@@ -11,12 +11,15 @@ import pytest
 from nbclient import NotebookClient
 from traitlets.config import Config
 
+from ..conftest import one_in
+
 ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
 @pytest.mark.ray
 @pytest.mark.filterwarnings("ignore")  # Jupyter's own
-@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", one_in(2, NOTEBOOKS), ids=lambda p: p.stem)
 def test_notebook_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("MPLBACKEND", "agg")

@@ -17,7 +17,7 @@ pytestmark = [needs_compiler, pytest.mark.usefixtures("launched")]
 SAMPLES = cases(*(name for name, op in OPS.items() if op.formula is not None and op.samples))
 
 
-@pytest.mark.parametrize(("name", "index"), one_of_each(SAMPLES, 3))
+@pytest.mark.parametrize(("name", "index"), one_of_each(SAMPLES, 6))
 def test_kernel_agrees_with_the_reference(name: str, index: int) -> None:
     check_forward(name, index, "float32")
     if (name, index) in DIFFERENTIABLE:
