@@ -265,7 +265,7 @@ class _Rewriter:
             own = tuple(pair for pair in node.grads if pair[1] != grad)
             yield replace(node, outputs=others, grads=own)
         inputs = {slot: node.inputs[slot] for slot in lookup.slots if slot in node.inputs}
-        attrs = {name: node.attrs[name] for name in lookup.attrs} | lookup.settings
+        attrs = {**{name: node.attrs[name] for name in lookup.attrs}, **lookup.settings}
         attrs["height"] = table.spec.shape[0]
         new, (rows, values) = self._new(node, lookup.op, inputs, ("Rows", "Values"), attrs)
         yield new
