@@ -34,7 +34,7 @@ for _op_type in ("merge_selected_rows", "get_tensor_from_selected_rows"):
 
 
 class EmbeddingRows(Operands):
-    """With sequences (``ids_lod``) their rows were summed: the ids of one share what comes down for it."""
+    """If ``pooled``, rows of each sequence (``ids_lod``) were summed: its ids share what comes down for it."""
 
     ids: Input
     ids_lod: Offsets
@@ -43,12 +43,13 @@ class EmbeddingRows(Operands):
     values: Output
     padding_idx: int = -1
     height: int = 0
+    pooled: bool = False
 
 
 def embedding_rows(a: EmbeddingRows) -> f.Results:
     """The ids, and what comes down for them; nothing for the padding."""
     values = a.d_out.reshape(-1, a.d_out.shape[-1])
-    if a.ids_lod:
+    if a.pooled:
         values = f.take(values, f.sequence_of(a.ids_lod[-1], a.ids.size, "Ids"))
     padding = a.padding_idx if a.padding_idx >= -1 else a.padding_idx + a.height
     if padding != -1:
@@ -65,11 +66,12 @@ _define(
     ),
     formula=embedding_rows,
     views={"Rows": "Ids", "Values": "Out@GRAD"},
-    keeps_order=lambda attrs, slots: attrs["padding_idx"] == -1 and "Ids@LOD" not in slots,
+    keeps_order=lambda attrs, slots: attrs["padding_idx"] == -1 and not attrs["pooled"],
     samples=(
         sample("Ids 0:7 [4 1], Out@GRAD [4 3]", height=7),
         sample("Ids 0:7 [2 5], Out@GRAD [2 5 3]", height=7, padding_idx=-2),
-        sample("Ids 0:7 [5 1], Ids@LOD [2 0 3], Out@GRAD [3 4]", height=7),
+        sample("Ids 0:7 [5 1], Ids@LOD [2 0 3], Out@GRAD [3 4]", height=7, pooled=True),
+        sample("Ids 0:7 [5 1], Ids@LOD [2 0 3], Out@GRAD [5 4]", height=7),
     ),
 )
 

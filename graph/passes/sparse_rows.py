@@ -32,7 +32,7 @@ _COUNTS = Value(ROW_COUNTS, Spec((-1, -1), VarType.INT64), FEED)  # until their 
 class _Lookup(NamedTuple):
     """The slot of the table that an op's forward looks rows up in; what makes rows of its gradient, of what.
 
-    ``counted``: the slot whose elements are as many as these rows.
+    ``counted``: the slot whose elements are as many as these rows. ``settings``: more attributes of ``op``.
     """
 
     table: str
@@ -40,17 +40,19 @@ class _Lookup(NamedTuple):
     counted: str
     slots: tuple[str, ...]
     attrs: tuple[str, ...]
+    settings: Mapping[str, bool] = {}
 
     @property
     def grad(self) -> str:
         return f"{self.table}@GRAD"
 
 
-_EMBEDDING = _Lookup("W", "embedding_rows", "Ids", ("Ids", "Ids@LOD", "Out@GRAD"), ("padding_idx",))
+_EMBEDDING = _Lookup("W", "embedding_rows", "Ids", ("Ids", "Out@GRAD"), ("padding_idx",))
+_POOLED = _EMBEDDING._replace(slots=("Ids", "Ids@LOD", "Out@GRAD"), settings={"pooled": True})
 _LOOKUPS: Mapping[str, _Lookup] = {  # by gradient op
     "lookup_table_grad": _EMBEDDING,
     "lookup_table_v2_grad": _EMBEDDING,
-    "fused_embedding_seq_pool_grad": _EMBEDDING,
+    "fused_embedding_seq_pool_grad": _POOLED,
     "nce_grad": _Lookup(
         "Weight",
         "nce_rows",
@@ -263,7 +265,7 @@ class _Rewriter:
             own = tuple(pair for pair in node.grads if pair[1] != grad)
             yield replace(node, outputs=others, grads=own)
         inputs = {slot: node.inputs[slot] for slot in lookup.slots if slot in node.inputs}
-        attrs = {name: node.attrs[name] for name in lookup.attrs}
+        attrs = {**{name: node.attrs[name] for name in lookup.attrs}, **lookup.settings}
         attrs["height"] = table.spec.shape[0]
         new, (rows, values) = self._new(node, lookup.op, inputs, ("Rows", "Values"), attrs)
         yield new

@@ -69,6 +69,7 @@ def train(fluid, kind, command, folder):
             fetch_info=["loss", "ids"],
             print_period=1,
         )
+        # Paddle's counter of batches is never set: make it again if it printed batches 2 and 4, not 1, 3, 5
         exe.train_from_dataset(
             main, dataset, fetch_list=[loss], fetch_info=["again"], print_period=2
         )

@@ -81,6 +81,28 @@ def test_rows_fed_by_a_reader_are_looked_up() -> None:
     np.testing.assert_allclose(roles.losses[0], losses, 1e-5, 1e-5)
 
 
+def test_rows_of_sequences_are_trained() -> None:
+    def net() -> Any:
+        ids, x = fluid.data("ids", [None, 1], "int64", lod_level=1), fluid.data("x", [None, 20])
+        rows = Layers.embedding(ids, [ROWS, 20], is_sparse=True, param_attr="table")
+        pooled = Layers.sequence_pool(rows, "sum")
+        score = Layers.reduce_sum(Layers.elementwise_mul(pooled, x), 1)
+        loss = Layers.mean(Layers.square(score - 1.0))
+        plain_sgd().minimize(loss)
+        return loss
+
+    lengths, feeds = [3, 1, 2, 4], batches(4, rows=4)
+    for step, feed in enumerate(feeds):
+        del feed["y"]
+        ids = (np.arange(sum(lengths)).reshape(-1, 1) + step) % ROWS
+        feed["ids"] = fluid.create_lod_tensor(ids, [lengths], fluid.CPUPlace())
+    with threads():
+        roles = together(net, [feeds], servers=1)
+    assert not roles.errors
+    losses, _ = alone(net, feeds, {**roles.initial, "table": table(roles.served, "table")})
+    np.testing.assert_allclose(roles.losses[0], losses, 1e-5, 1e-5)
+
+
 def _read(loaders: list[Any]) -> Any:
     loss = regression(plain_sgd, sparse=True)
     block = fluid.default_main_program().global_block()

@@ -20,7 +20,7 @@ def handed_on(ins: Slots, attrs: Slots) -> Slots:
 def embedding_rows(ins: Slots, attrs: Slots) -> Slots:
     ids = ins["Ids"].reshape(-1)
     grads = ins["Out@GRAD"]
-    if "Ids@LOD" in ins:
+    if attrs["pooled"]:
         grads = np.repeat(grads, np.diff(ins["Ids@LOD"][-1]), axis=0)
     values = grads.reshape(ids.size, -1).copy()
     padding = attrs["padding_idx"]
