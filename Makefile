@@ -1,4 +1,4 @@
-# make demo: trains on two Ray replicas. make test: lint, types, tests, notebooks; of slow tests one in three, drawn by
+# make demo: trains on two Ray replicas. make test: lint, types, tests, notebooks; of slow tests one in six, drawn by
 # the seed. make test-fast: tests that start no Ray, kill nothing, compile no kernels of a GPU and draw no nets.
 # make test-all: all slow tests.
 # make test-gpu: on a GPU.

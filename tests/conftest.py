@@ -40,7 +40,7 @@ from tests.programs import own_programs
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 GPUS = 4  # that actors may have, simulated ones
-_SLOW_PART = 3  # one in so many of the slow tests is in `make test`
+_SLOW_PART = 6  # one in so many of the slow tests is in `make test`
 # Of all that is drawn at random; processes that run tests side by side, or for one, have the same.
 SEED = int(os.environ.setdefault("ROWLOCK_TEST_SEED", str(random.randrange(1 << 16))))
 

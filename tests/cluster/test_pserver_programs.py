@@ -136,6 +136,7 @@ def program_of(number: int) -> Any:
     return TrainerProgram(main, startup, feeds(number), [loss])
 
 
+@pytest.mark.slow
 def test_functions_and_programs_as_trainers(on_ray: None) -> None:
     with launch(servers(), [trainer, trainer]) as topology:
         in_tasks = topology.wait(200)
@@ -189,6 +190,7 @@ def test_what_cannot_be_launched_is_refused(on_ray: None) -> None:
 # -- servers and trainers that die -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_shows_nowhere_in_what_is_learnt(
     ray_cluster: None, tmp_path: Path
 ) -> None:

@@ -507,6 +507,7 @@ def test_too_many_in_a_row_are_raised() -> None:
             net.run(program, feed(8, 1), [net.loss])
 
 
+@pytest.mark.slow
 def test_a_test_program_goes_on_beside_training() -> None:
     with lasting("ray"):
         net = Net(OPTIMIZERS["adam"])

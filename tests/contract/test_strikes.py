@@ -94,6 +94,7 @@ def drawn() -> list[list[Strike]]:
     return [random.choice(once[:half]), random.choice(once[half:]), random.choice(OFTEN)]
 
 
+@pytest.mark.slow
 def test_killed_at_points_of_a_recovery() -> None:
     strikes = drawn()
     with rowlock.cluster(launcher="ray", max_failures=9, start_deadline_s=200):
