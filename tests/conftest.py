@@ -128,6 +128,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Behind a shell's & processes are born deaf to Ctrl-C, and so would be those that tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 _RAY, _GPUS = {"ray", "actor calls"}, {"gpu", "nccl"}  # of what tests are parametrised over
+_files_with_ray: set[Path] = set()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -149,6 +150,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     both = [item for item in both if "test_execution" in item.nodeid]
     for item in random.Random(SEED).sample(both, max(0, len(both) - 2)):
         item.add_marker("slow")
+    _files_with_ray.update(item.path for item in items if item.get_closest_marker("ray"))
     slow = [item for item in items if item.get_closest_marker("slow")]
     for item in random.Random(SEED).sample(slow, -(-len(slow) // _SLOW_PART)):
         item.add_marker("drawn")
@@ -199,8 +201,13 @@ _shared_ray: list[bool] = []  # not empty once a test asked for it
 
 
 @pytest.fixture(scope="module", autouse=True)
-def ray_of_a_module() -> Iterator[None]:
-    """End a Ray that gangs of a module started: others would join it, and it has the GPUs of that moment."""
+def ray_of_a_module(request: pytest.FixtureRequest) -> Iterator[None]:
+    """End a Ray that gangs of a module started: others would join it, and it has the GPUs of that moment.
+
+    Before a module that starts none, gangs of the shared Ray end: each actor takes a hundredth of a core.
+    """
+    if _shared_ray and request.path not in _files_with_ray:
+        rowlock.shutdown()
     yield
     ray = sys.modules.get("ray")
     if not _shared_ray and ray is not None and ray.is_initialized():
