@@ -21,8 +21,8 @@ from ..device.device import Clock
 from ..feed.feeds import FeedShard, check, rows_of
 from ..feed.splitting import SHAPES_KEPT, Portions
 from ..gang.delivery import Results, Share, StackedShares, StepHeads
-from ..host.arena import spec_of
 from ..plan.shapes import Shapes
+from ..plan.sizes import forms_of
 from ..replica.message import Stacked
 from .budget import Budget
 from .values import Values
@@ -83,21 +83,27 @@ class CompiledVariant:
         """Infer all shapes from the feeds, once per combination, and refuse feeds for which that fails."""
         for portion in portions:
             arrays = [*portion.complete().values(), *counts]
-            key = self.shapes.key(arrays)
+            forms = forms_of(arrays)
+            key = self.shapes.key(arrays, forms)
             if key in self._checked:
                 continue
             check(self.source, portion.arrays)
             if portion.has_samples:
-                self.specs = self._inferred(arrays, portion, portions)
-                self.budget.check(list(map(spec_of, arrays)), self.specs, self._values.spec)
+                fed = [form.spec for form in forms]
+                self.specs = self._inferred(fed, arrays, portion, portions)
+                self.budget.check(fed, self.specs, self._values.spec)
             self._checked[key] = None
 
     def _inferred(
-        self, arrays: Sequence[np.ndarray], portion: FeedShard, portions: Sequence[FeedShard]
+        self,
+        fed: Sequence[Spec],
+        arrays: Sequence[np.ndarray],
+        portion: FeedShard,
+        portions: Sequence[FeedShard],
     ) -> list[Spec]:
         """Return the exact specs of all values; an error about a place's rows tells those of all places."""
         try:
-            return self.shapes.infer(list(map(spec_of, arrays)), self._values.spec, arrays)
+            return self.shapes.infer(fed, self._values.spec, arrays)
         except ShapeError as error:
             check(self.source, portion.arrays)  # tells what is not fed as declared first
             rows = rows_of(self.source, portions)
@@ -124,10 +130,11 @@ class CompiledVariant:
             if not portion.has_samples:
                 continue
             arrays = [*portion.complete().values(), none]
-            key = self.shapes.key(arrays)
+            forms = forms_of(arrays)
+            key = self.shapes.key(arrays, forms)
             own = self._counted.get(key)
             if own is None:
-                fed, state = list(map(spec_of, arrays)), self._values.spec
+                fed, state = [form.spec for form in forms], self._values.spec
                 own = [
                     sum(
                         prod(spec.shape)

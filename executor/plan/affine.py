@@ -125,14 +125,16 @@ class AffineMap:
         self._least = np.where(wider, np.minimum(self._least, sizes), self._least)
         self._most = np.where(wider, np.maximum(self._most, sizes), self._most)
 
-    def at(self, sizes: np.ndarray) -> tuple[np.ndarray, int] | None:
+    def at(self, sizes: bytes) -> tuple[np.ndarray, int] | None:
         """Return the values at a point, a new array, and the sizes outside the known range (numbers, as bits).
+
+        ``sizes`` are those of an int64 array, whose numbers are looked at one by one: few tell the others.
 
         None: the point is not on the lattice, or combines steps that were not confirmed together.
         """
         if self._confirmations < _CONFIRMATIONS:
             return None
-        solver, point, beyond = self._solver, sizes.tolist(), 0
+        solver, point, beyond = self._solver, memoryview(sizes).cast("q"), 0
         for k, least, most, alike in solver.ranges:
             if not least <= point[k] <= most:
                 beyond |= alike
@@ -150,10 +152,10 @@ class AffineMap:
         ):
             return None
         known = solver.begin.copy()
-        known[solver.varying] = np.array(counts, np.int64) @ solver.changes
-        if known[: len(sizes)].tobytes() != sizes.tobytes():
+        known[solver.varying] = np.array(counts, np.int64).dot(solver.changes)
+        if known[: len(point)].tobytes() != sizes:
             return None
-        return known[len(sizes) :], beyond
+        return known[len(point) :], beyond
 
 
 def _combined(counts: Sequence[int], least: int = -1) -> Iterator[tuple[int, int]]:

@@ -9,8 +9,6 @@ from functools import cached_property, reduce
 from operator import or_
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ...graph.ir.replica_program import NodeRecord
 from ...graph.ops.collective import COLLECTIVES
 from ...graph.ops.registry import Spec
@@ -88,23 +86,22 @@ class Resizer:
         arena = self._memory.arena
         if not self._region.reaches(arena.begin, arena.plan.size):
             return None
-        kinds, point = sizes.kinds, np.frombuffer(sizes.numbers, np.int64)
-        template = self._templates.get(kinds)
+        template = self._templates.get(sizes.kinds)
         if template is not None:
-            prediction = template.predict(point)
+            prediction = template.predict(sizes.numbers)
             if prediction is not None:
-                return self._instance(template, point, prediction, complete)
+                return self._instance(template, sizes, prediction, complete)
         with gc_paused():
-            return self._learned(kinds, point, template, complete)
+            return self._learned(sizes, template, complete)
 
     def _learned(
         self,
-        kinds: tuple[int, ...],
-        point: np.ndarray,
+        sizes: Sizes,
         template: PlanTemplate | None,
         complete: Complete,
     ) -> Plan | None:
         """Return a bound plan, from which the template learns."""
+        kinds, point = sizes.kinds, sizes.point
         region, arena = self._region, self._memory.arena
         fresh = self._fresh(complete())
         if fresh is None:
@@ -161,7 +158,7 @@ class Resizer:
     def _instance(
         self,
         template: PlanTemplate,
-        point: np.ndarray,
+        sizes: Sizes,
         prediction: Prediction,
         complete: Complete,
     ) -> Plan | None:
@@ -187,7 +184,7 @@ class Resizer:
                     bound.instructions[k][-1] for k in prediction.beyond if k < template.arrays
                 ]
                 sized = self._sized(specs, memory, beyond)
-                template.widen(point, prediction, sized)
+                template.widen(sizes.point, prediction, sized)
                 arrays = sized.inputs, sized.fetched
             return template.plan(
                 prediction.values, bound.instructions, arrays, **self._others_of(bound)

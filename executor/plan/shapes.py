@@ -16,9 +16,8 @@ from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
 from ...graph.ops.collective import COLLECTIVES
 from ...graph.ops.registry import OPS, Spec
 from ...strategies.bounded_dict import BoundedDict
-from ..host.arena import spec_of
 from .node_shapes import HostNode, Known, NodeShapes, SizeReader, ValueSpecs, picked
-from .sizes import Sizes, Source, joined, source_of, source_of_numbers, spans
+from .sizes import Form, Sizes, Source, forms_of, joined, source_of, source_of_numbers, spans
 
 _SHAPES_KNOWN = 1024  # kept per form of a node: loops have rounds of as many sizes
 _STATES_KNOWN = 64  # shapes that all persistables of a program have at once
@@ -56,13 +55,13 @@ class StateSpecs:
 
 @dataclass(slots=True)
 class Inferred(ValueSpecs):
-    """What is known of a step's values: the specs of persistables (``states``) and ``feeds``, and what follows.
+    """What is known of a step's values: the specs of persistables (``states``), and ``forms`` of what is fed.
 
     ``specs`` is empty before any other is inferred. ``whole``: all specs, once they were completed.
     """
 
     states: StateSpecs
-    feeds: Sequence[Spec]
+    forms: Sequence[Form]
     whole: list[Spec] | None = None
 
 
@@ -91,11 +90,9 @@ class Shapes:
         ]()  # by the values to which they lead
         self._first = _leading_to(nodes)
         self._rest = [node for node in nodes if node not in {*self._first}]
-        self._roots = (
-            *program.feeds,
-            *(i for node in nodes if node.by_elements for i in node.writes),
-        )
-        self._specs_of_roots = picked(self._roots)
+        self.of_elements = bool(self._first or self._taking)  # some shapes are
+        self._by_elements = [i for node in nodes if node.by_elements for i in node.writes]
+        self._specs_by_elements = picked(self._by_elements)
         self._entries = entries = self._followed(nodes)
         # Others make what is steady, or nothing
         self._uneven = [node for node in self._rest if any(entries[i] > 1 for i in node.writes)]
@@ -112,7 +109,7 @@ class Shapes:
 
         ``arrays`` are the feeds themselves: needed where shapes depend on elements (``known``).
         """
-        return self.complete(self.begin(feeds, self.states(state), arrays))
+        return self.complete(self.begin(list(map(Form, feeds)), self.states(state), arrays))
 
     def states(self, state: Callable[[str], Spec | None]) -> StateSpecs:
         """Return the specs of the persistables that the program reads."""
@@ -127,14 +124,14 @@ class Shapes:
 
     def begin(
         self,
-        feeds: Sequence[Spec],
+        forms: Sequence[Form],
         states: StateSpecs,
         arrays: Sequence[np.ndarray] = (),
     ) -> Inferred:
-        """Infer what depends on elements, and what that needs; takes what :meth:`infer` does."""
-        if not self._first and not self._taking:
-            return Inferred([], {}, [], states, feeds)
-        inferred = self._fed(feeds, states, arrays)
+        """Infer what depends on elements, and what that needs; ``arrays`` as for :meth:`infer`."""
+        if not self.of_elements:
+            return Inferred([], {}, [], states, forms)
+        inferred = self._fed(forms, states, arrays)
         for node in self._first:
             node.apply(inferred)
         for node in self._taking:
@@ -151,23 +148,23 @@ class Shapes:
         """Return the exact specs of some values, by nodes that lead to them alone (see :meth:`infer`)."""
         if positions not in self._leading:
             self._leading[positions] = _leading_to(self._nodes, positions)
-        inferred = self._fed(feeds, self.states(state), arrays)
+        inferred = self._fed(list(map(Form, feeds)), self.states(state), arrays)
         for node in self._leading[positions]:
             node.apply(inferred)
         return [inferred.specs[i] or self._declared[i] for i in positions]
 
     def _fed(
-        self, feeds: Sequence[Spec], states: StateSpecs, arrays: Sequence[np.ndarray]
+        self, forms: Sequence[Form], states: StateSpecs, arrays: Sequence[np.ndarray]
     ) -> Inferred:
         """Return what is known before any spec is inferred."""
         elements = {self._program.feeds[k]: arrays[k] for k in self.known.feeds}
-        specs = self._specs_of(states, feeds)
-        return Inferred(specs, elements, [None] * len(self._readers), states, feeds)
+        specs = self._specs_of(states, forms)
+        return Inferred(specs, elements, [None] * len(self._readers), states, forms)
 
-    def _specs_of(self, states: StateSpecs, feeds: Sequence[Spec]) -> list[Spec | None]:
+    def _specs_of(self, states: StateSpecs, forms: Sequence[Form]) -> list[Spec | None]:
         specs = (states.steady or states.specs).copy()
-        for position, spec in zip(self._program.feeds, feeds, strict=True):
-            specs[position] = spec
+        for position, form in zip(self._program.feeds, forms, strict=True):
+            specs[position] = form.spec
         return specs
 
     def complete(self, inferred: Inferred, positions: Sequence[int] = ()) -> list[Spec]:
@@ -177,7 +174,7 @@ class Shapes:
         if positions and steady is not None and all([steady[i] is not None for i in positions]):
             return states.declared
         if inferred.whole is None:
-            inferred.specs = inferred.specs or self._specs_of(states, inferred.feeds)
+            inferred.specs = inferred.specs or self._specs_of(states, inferred.forms)
             for node in self._rest if steady is None else self._uneven:
                 node.apply(inferred)
             if steady is None:
@@ -192,18 +189,23 @@ class Shapes:
         both = zip(specs[:-1], self._declared, strict=True)
         return [spec or declared for spec, declared in both]
 
-    def key(self, arrays: Sequence[np.ndarray]) -> tuple[Any, ...]:
-        """Return what all specs depend on: shapes and types of feeds, and elements that must be known."""
-        specs = tuple([spec_of(array) for array in arrays])
-        elements = tuple([_digest(arrays[k].tobytes()) for k in self.known.feeds])
-        return (*specs, elements) if elements else specs
+    def key(
+        self, arrays: Sequence[np.ndarray], forms: Sequence[Form] | None = None
+    ) -> tuple[Any, ...]:
+        """Return what all specs depend on: shapes and types of feeds, and elements that must be known.
+
+        ``forms``: those of the feeds, if they are known.
+        """
+        own = forms_of(arrays) if forms is None else tuple(forms)
+        known = self.known.feeds
+        return (*own, *[_digest(arrays[k].tobytes()) for k in known]) if known else own
 
     def sizes(self, inferred: Inferred) -> Sizes:
         """Return the sizes from which the specs of all values follow: of persistables, feeds and elements."""
-        specs = inferred.specs
-        own = self._specs_of_roots(specs) if specs else inferred.feeds
+        own = map(source_of, self._specs_by_elements(inferred.specs)) if inferred.specs else ()
         taken = map(source_of_numbers, inferred.sizes)
-        return Sizes.of([inferred.states.source, *map(source_of, own), *taken])
+        fed = [form.source for form in inferred.forms]
+        return Sizes.of([inferred.states.source, *own, *taken, *fed])
 
     def sources(self, kinds: tuple[int, ...]) -> list[int]:
         """Return which numbers of :class:`Sizes` of these kinds each value's spec follows from, as bits."""
@@ -216,16 +218,22 @@ class Shapes:
         return list(map(of, self._entries[:-1]))
 
     def _followed(self, nodes: Sequence[NodeShapes]) -> list[int]:
-        """Return which sources of sizes each value's spec follows from, as bits: states, roots, elements."""
+        """Return which sources of :meth:`sizes` each value's spec follows from, as bits."""
         entries = [0] * (len(self._declared) + 1)  # at -1: no operand
         for i, _ in self._states:
             entries[i] = 1
-        for k, i in enumerate(self._roots, 1):
+        readers, behind = (
+            1 + len(self._by_elements),
+            1 + len(self._by_elements) + len(self._readers),
+        )
+        for k, i in enumerate(self._by_elements, 1):
+            entries[i] = 1 << k
+        for k, i in enumerate(self._program.feeds, behind):
             entries[i] = 1 << k
         for node in nodes:
             if node.by_elements:  # what it writes is a source itself
                 continue
-            own = 0 if node.reader is None else 1 << 1 + len(self._roots) + node.reader.number
+            own = 0 if node.reader is None else 1 << readers + node.reader.number
             for i in (i for positions in node.record.inputs.values() for i in positions):
                 own |= entries[i]
             for i in node.writes:

@@ -6,12 +6,19 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cache, lru_cache
 from itertools import accumulate, count, pairwise
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ...graph.ops.registry import Spec
+from ...strategies.bounded_dict import BoundedDict
+from ...strategies.types import to_var_type
 from ..host.numbered import packer
 
 Source = tuple[int, bytes]  # a kind, and int64 numbers
+_shape_and_type = attrgetter("shape", "dtype")
+_FORMS_KNOWN = 1 << 12
 _kinds = count()
 _widths: dict[int, int] = {}  # how many numbers a source of each kind has
 
@@ -28,8 +35,27 @@ class Sizes(NamedTuple):
     @classmethod
     def of(cls, sources: Iterable[Source]) -> Sizes:
         """Return the sizes of these sources."""
-        kinds, numbers = zip(*sources, strict=True)
+        kinds, numbers = list(zip(*sources, strict=True)) or ((), ())
         return cls(kinds, b"".join(numbers))
+
+    @property
+    def point(self) -> np.ndarray:
+        """The numbers as an array."""
+        return np.frombuffer(self.numbers, np.int64)
+
+
+class Form:
+    """The shape and type of an array: its ``spec``, and the ``source`` of its sizes. Alike arrays share one."""
+
+    __slots__ = ("source", "spec")
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec, self.source = spec, source_of(spec)
+
+
+def forms_of(arrays: Iterable[Any]) -> tuple[Form, ...]:
+    """Return the forms of arrays. Each round of a loop asks for them."""
+    return tuple(map(_forms.__getitem__, map(_shape_and_type, arrays)))
 
 
 def spans(kinds: Sequence[int]) -> list[int]:
@@ -67,3 +93,15 @@ def _kind(key: Hashable, width: int) -> int:
     number = next(_kinds)
     _widths[number] = width
     return number
+
+
+class _Forms(BoundedDict[tuple[tuple[int, ...], Any], Form]):
+    """Forms by shape and type."""
+
+    def __missing__(self, key: tuple[tuple[int, ...], Any]) -> Form:
+        shape, dtype = key
+        form = self[key] = Form(Spec(tuple(shape), to_var_type(dtype)))
+        return form
+
+
+_forms = _Forms(_FORMS_KNOWN)

@@ -149,8 +149,11 @@ class PlanTemplate:
         pairs = ((a, b) for k, (a, b) in enumerate(both) if k not in other.apart)
         return len(self._first) == len(other._first) and all(a.form == b.form for a, b in pairs)
 
-    def predict(self, sizes: np.ndarray) -> Prediction | None:
-        """Return the numbers of a plan for these sizes; None: unknown, or its values do not fit into memory."""
+    def predict(self, sizes: bytes) -> Prediction | None:
+        """Return the numbers of a plan for these sizes (int64).
+
+        None: they are unknown, or its values do not fit into memory.
+        """
         prediction = self._map.at(sizes)
         if prediction is None:
             return None

@@ -16,11 +16,12 @@ from ..cuda.memory import DeviceMemory
 from ..cuda.runtime import Runtime
 from ..device.device import Device
 from ..device.device_scope import DeviceScope
-from ..host.arena import Memory, spec_of
+from ..host.arena import Memory
 from ..plan.bind import Binder
 from ..plan.cuda_plan import CudaPlan
 from ..plan.memory import SizedByStep
 from ..plan.plan import Plan
+from ..plan.sizes import Form, forms_of
 from .loaded import BoundPlan, LastSegment, LoadedProgram, Segment
 from .message import Message
 
@@ -52,17 +53,17 @@ class Holdings:
         key: Hashable,
         feeds: Sequence[np.ndarray],
         lasting: bool = False,
-        specs: Sequence[Spec] | None = None,
+        forms: Sequence[Form] | None = None,
     ) -> BoundPlan:
         """Cache a plan of a segment under ``key``: one for the same shapes that is there, or a new one.
 
-        ``specs``: those of the feeds, if they are known.
+        ``forms``: those of the feeds, if they are known.
         """
         self._wait_for_gpu()  # it may be asked to finish what it does
         scope = self.scopes[loaded.scope]
         if scope.migrate(segment.program.sides):
             self.forget_plans(loaded.scope)
-        inferred = segment.infer(specs or [spec_of(a) for a in feeds], feeds, scope.spec)
+        inferred = segment.infer(forms or forms_of(feeds), feeds, scope.spec)
         sizes = segment.cache.shapes.sizes(inferred)
         shapes: Hashable = None if lasting else sizes
         known: Mapping[int, np.ndarray] = {}
@@ -81,8 +82,8 @@ class Holdings:
                 bound = BoundPlan(segment.program, resized, None, None, self.post)
             else:
                 with gc_paused():
-                    fed = feeds if lasting else None
-                    bound = self._bind(loaded, segment, complete(), known, fed, not alone)
+                    in_place = feeds if lasting else None
+                    bound = self._bind(loaded, segment, complete(), known, in_place, not alone)
         segment.plans.keep(key, shapes, bound)
         return bound
 

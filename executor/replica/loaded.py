@@ -28,7 +28,7 @@ from ..plan.part import Peers, gpus_can_vote
 from ..plan.plan import Plan
 from ..plan.resized import Resizer
 from ..plan.shapes import Inferred, StateSpecs
-from ..plan.sizes import Sizes
+from ..plan.sizes import Form, Sizes
 from ..plan.traced import STEPS_KEPT, TracedStep
 from .agreement import NO_STEP
 from .host_call import HostCall
@@ -139,7 +139,7 @@ class Segment:
 
     def infer(
         self,
-        feeds: Sequence[Spec],
+        forms: Sequence[Form],
         arrays: Sequence[np.ndarray],
         state: Callable[[str], Spec | None],
     ) -> Inferred:
@@ -149,7 +149,7 @@ class Segment:
         """
         if self.states is None:
             self.states = self.cache.shapes.states(state)
-        return self.cache.shapes.begin(feeds, self.states, arrays)
+        return self.cache.shapes.begin(forms, self.states, arrays)
 
     def resized(self, sizes: Sizes, complete: Callable[[], Sequence[Spec]]) -> Plan | None:
         """Return a plan for these sizes on the memory of another plan, if it fits there.

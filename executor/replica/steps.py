@@ -20,6 +20,7 @@ from ..plan.group import When
 from ..plan.overlap import choose
 from ..plan.plan import Plan, Vote
 from ..plan.run import MEASURED_STEPS, Lanes
+from ..plan.sizes import forms_of
 from ..plan.traced import TracedStep
 from .agreement import pack_step
 from .holdings import Holdings
@@ -77,10 +78,9 @@ class StepRunner(Holdings):
         """
         if loaded.earlier:
             feeds = self._after_earlier(loaded, loaded, feeds, Clock(step))
-            shapes = loaded.cache.shapes.key(feeds)
-        bound = loaded.plans.get(shapes)
-        if bound is None:
-            bound = self.keep_plan(loaded, loaded, shapes, feeds)
+            bound = self._plan_for(loaded, loaded, feeds)
+        else:
+            bound = loaded.plans.get(shapes) or self.keep_plan(loaded, loaded, shapes, feeds)
         plan = bound.plan
         plan.device.clock.step = step
         if timed or not loaded.direct or loaded.tracing:
@@ -293,10 +293,7 @@ class StepRunner(Holdings):
                 part.run(values, partial(self._run_round, loaded, now), self._loops_until)
                 continue
             fed = fed_to(part.program, values)
-            key = part.cache.shapes.key(fed)
-            bound = part.plans.get(key)
-            if bound is None:
-                bound = self.keep_plan(loaded, part, key, fed, specs=key[: len(fed)])
+            bound = self._plan_for(loaded, part, fed)
             bound.plan.device.clock.show(now)
             self._under_way = bound.plan if part.program.buckets else self._under_way
             bound.plan.run(fed)
@@ -329,6 +326,13 @@ class StepRunner(Holdings):
         """Return the plan for what is fed: for its places if they last, else for its shapes."""
         lasting = self._lasting and bool(feeds) and self.runtime is None and form is loaded
         lasting = lasting and not form.earlier and not form.cache.shapes.known.feeds
-        key: Hashable = id(feeds) if lasting else form.cache.shapes.key(feeds)
-        bound = form.plans.get(key)
-        return bound or self.keep_plan(loaded, form, key, feeds, lasting)
+        if not lasting:
+            return self._plan_for(loaded, form, feeds)
+        key = id(feeds)
+        return form.plans.get(key) or self.keep_plan(loaded, form, key, feeds, lasting)
+
+    def _plan_for(self, loaded: LoadedProgram, segment: Segment, feeds: Sequence[Any]) -> BoundPlan:
+        """Return a segment's plan for the shapes of what is fed, and for elements on which shapes depend."""
+        forms = forms_of(feeds)
+        key = segment.cache.shapes.key(feeds, forms)
+        return segment.plans.get(key) or self.keep_plan(loaded, segment, key, feeds, forms=forms)

@@ -21,6 +21,7 @@ from rowlock.executor.plan.emission import Emission
 from rowlock.executor.plan.memory import ValueMemory
 from rowlock.executor.plan.plan import Plan
 from rowlock.executor.plan.shapes import Shapes, infer_specs
+from rowlock.executor.plan.sizes import Form
 from rowlock.executor.replica import plan_cache
 from rowlock.executor.replica.plan_cache import PLANS_KEPT
 from rowlock.graph.compile import compile_program
@@ -405,6 +406,6 @@ def test_persistables_are_told_by_one_thing_as_long_as_their_shapes_stay() -> No
     shapes, fed = Shapes(program), [Spec((4, 5, 8), VarType.FP32)]
     states = [shapes.states(lambda name, n=n: Spec((8, n), VarType.FP32)) for n in (2, 3, 2)]
     assert states[0] is states[2] is not states[1]
-    sizes = [shapes.sizes(shapes.begin(fed, each)) for each in states]
+    sizes = [shapes.sizes(shapes.begin(list(map(Form, fed)), each)) for each in states]
     assert sizes[0] == sizes[2] != sizes[1]
     assert len(sizes[0].kinds) == 1 + len(fed)

@@ -23,6 +23,7 @@ from rowlock.executor.plan.instruction import Instruction
 from rowlock.executor.plan.node_shapes import SizeReader
 from rowlock.executor.plan.plan import Plan
 from rowlock.executor.plan.resized import Resizer
+from rowlock.executor.plan.sizes import Sizes
 from rowlock.executor.plan.template import PlanTemplate, Prediction, Sized, SizedPlan, _part, _parts
 from rowlock.executor.replica import steps
 from rowlock.executor.replica.holdings import Holdings
@@ -43,7 +44,7 @@ def point(*numbers: int) -> np.ndarray:
 
 def within(known: AffineMap, sizes: np.ndarray) -> np.ndarray | None:
     """Return the values at a point whose sizes are all between known ones."""
-    prediction = known.at(sizes)
+    prediction = known.at(sizes.tobytes())
     return None if prediction is None or prediction[1] else prediction[0]
 
 
@@ -72,7 +73,7 @@ def test_sizes_beyond_known_ones_are_told_until_functions_are_the_same_there() -
         ((32, 42, 96), 0b001, 0b111),
         ((32, 42, 96), 0b000, 0b101),
     ):
-        prediction = known.at(point(*sizes))
+        prediction = known.at(point(*sizes).tobytes())
         assert prediction is not None
         np.testing.assert_array_equal(prediction[0], values(*sizes))
         assert prediction[1] == beyond
@@ -86,7 +87,7 @@ def test_sizes_between_multiples_do_not_follow_from_multiples() -> None:
     for n in (32, 64, 48, 96):
         assert not known.learn(point(n), point(n // 16)).size
     np.testing.assert_array_equal(within(known, point(80)), [5])
-    assert known.at(point(81)) is None
+    assert known.at(point(81).tobytes()) is None
     assert known.learn(point(81), point(6)).tolist() == [0]  # 81 / 16, rounded up
 
 
@@ -106,7 +107,7 @@ def test_a_point_that_comes_again_confirms_nothing() -> None:
     known = AffineMap(point(3), point(3))
     for _ in range(5):
         known.learn(point(5), point(5))
-    assert known.at(point(4)) is None
+    assert known.at(point(4).tobytes()) is None
 
 
 @pytest.mark.parametrize("both", [(30, 7), (20, 9)])
@@ -117,7 +118,7 @@ def test_products_of_sizes_do_not_follow_from_points_at_which_one_stays(both: An
     known = AffineMap(point(10, 5), values(10, 5))
     for a, b in ((44, 11), (33, 5), (12, 5), (17, 5), (21, 5), (20, 7)):
         assert 2 not in known.learn(point(a, b), values(a, b))
-    assert known.at(point(*both)) is None
+    assert known.at(point(*both).tobytes()) is None
     assert known.learn(point(*both), values(*both)).size
 
 
@@ -141,7 +142,7 @@ def test_a_node_whose_numbers_are_no_affine_functions_is_bound() -> None:
     for n in (50, 61, 73, 100, 99):
         assert template.learn(point(n), plan(n))
     assert template.apart == {1}
-    prediction = template.predict(point(90))
+    prediction = template.predict(point(90).tobytes())
     assert prediction is not None
     assert (prediction.parts, prediction.beyond) == ({1}, ())
     bound = instruction()
@@ -179,14 +180,14 @@ def test_nodes_of_which_a_size_is_beyond_known_ones_are_bound_until_they_are_wha
         ((140, 99), [0, 1, 2]),
         ((140, 99), []),
     ):
-        prediction = template.predict(point(*sizes))
+        prediction = template.predict(point(*sizes).tobytes())
         assert prediction is not None
         assert list(prediction.beyond) == sorted(prediction.parts) == beyond
         if beyond:
             whole = plan(*sizes)
             bound = [whole.instructions[k] for k in beyond[:-1]]
             template.widen(point(*sizes), prediction, whole._replace(instructions=bound))
-    assert template.predict(point(501, 50)) is None  # it does not fit
+    assert template.predict(point(501, 50).tobytes()) is None  # it does not fit
 
 
 def test_memory_that_an_instruction_has_alone_is_no_function_of_sizes() -> None:
@@ -221,7 +222,7 @@ def test_calls_of_a_template_share_the_arrays_that_are_equal_for_all_sizes() -> 
     template = PlanTemplate(point(40), [1, 1], plan(40), [memory.view(np.uint8)])
     for n in (50, 61, 73, 100, 99):
         assert template.learn(point(n), plan(n))
-    prediction = template.predict(point(90))
+    prediction = template.predict(point(90).tobytes())
     assert prediction is not None
     sized = template.plan(prediction.values, {}, device=Device(), temporaries=(0, 0))
     (calls,) = (each.calls for each in sized.instructions)
@@ -437,14 +438,14 @@ def test_numbers_and_calls_are_those_of_plans_that_are_bound(
     def checked(
         self: Resizer,
         template: PlanTemplate,
-        sizes: np.ndarray,
+        sizes: Sizes,
         prediction: Prediction,
         complete: Any,
     ) -> Plan | None:
         plan = instance(self, template, sizes, prediction, complete)
         if plan is None:
             return None
-        (_, fresh), beyond = self._fresh(complete()), template.predict(sizes).beyond
+        (_, fresh), beyond = self._fresh(complete()), template.predict(sizes.numbers).beyond
         for k, part in enumerate(_parts(fresh, template._buffers)):
             if k not in template.apart and k not in beyond:
                 assert part.form == template._parts[k].form
