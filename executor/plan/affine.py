@@ -140,11 +140,9 @@ class AffineMap:
                 beyond |= alike
         left, counts = [point[k] - begin for k, begin in solver.firsts], [1]
         for size, (pivot, others) in zip(left, solver.pivots, strict=True):
-            # Intermediate numbers may overflow: the result is right modulo 2^64.
-            count, rest = divmod((size + _HALF) % (2 * _HALF) - _HALF, pivot)
-            if rest:
-                return None
-            counts.append(count)
+            if not -_HALF <= size < _HALF:  # it overflows: the result is right modulo 2^64
+                size = (size + _HALF) % (2 * _HALF) - _HALF
+            counts.append(count := size // pivot)  # it comes to other sizes where there is a rest
             for k, change in others:
                 left[k] -= count * change
         if not solver.confirmed and any(

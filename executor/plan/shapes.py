@@ -21,7 +21,7 @@ from .sizes import Form, Sizes, Source, forms_of, joined, source_of, source_of_n
 
 _SHAPES_KNOWN = 1024  # kept per form of a node: loops have rounds of as many sizes
 _STATES_KNOWN = 64  # shapes that all persistables of a program have at once
-_SHORT = 32  # bytes
+_SHORT, _DIGEST = 512, 32  # bytes: to digest fewer takes longer than to compare them
 
 
 def infer_specs(
@@ -279,7 +279,7 @@ def _elements_read(record: NodeRecord) -> list[int]:
 
 def _digest(data: bytes) -> bytes:
     """Return what stands for data in a key: themselves, if they are short."""
-    return data if len(data) <= _SHORT else blake2b(data, digest_size=_SHORT).digest()
+    return data if len(data) <= _SHORT else blake2b(data, digest_size=_DIGEST).digest()
 
 
 def _leading_to(
