@@ -96,6 +96,14 @@ def test_what_has_the_size_of_the_longest_is_bound_for_each_longest() -> None:
     assert net.exe.bindings == before + 2
 
 
+def test_lengths_of_many_sequences_are_told_apart() -> None:
+    net = Net(padded)
+    for longest, count in ((3, 100), (7, 100), (3, 100)):  # as many rows in as many sequences
+        lengths = [longest, 10 - longest, *[5] * (count - 2)]
+        rows = net.run(sequences(lengths))[0]
+        assert np.array(rows).shape == (count, max(lengths), 3)
+
+
 @pytest.mark.parametrize("verify", [False, True])
 @pytest.mark.parametrize("build", [pooled, padded, selected])
 def test_two_places_train_like_one(build: Any, verify: bool) -> None:
