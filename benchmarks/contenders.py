@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 WORKERS = Path(__file__).parent / "workers"
+RESULTS = Path(__file__).parent / "results"
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -158,3 +159,14 @@ def machine():
     wide = [flag for flag in flags if flag.startswith(("avx", "amx", "fma", "sse4"))]
     load = os.getloadavg()[0]
     return {**about, "cpu": processor.get("model name", "?"), "flags": wide, "load before": load}
+
+
+def keep(name, now, about, figures, text):
+    """Write figures, and what they depend on, to a pair of files of this name and date; return a line on it."""
+    RESULTS.mkdir(exist_ok=True)
+    stem = RESULTS / "{}_{}".format(name, now.strftime("%Y-%m-%d_%H%M%S"))
+    about = {"when": now.isoformat(timespec="seconds"), "machine": machine(), **about}
+    stem.with_suffix(".json").write_text(json.dumps({**about, **figures}, indent=1) + "\n")
+    head = json.dumps(about, indent=1)
+    stem.with_suffix(".txt").write_text("{}\n\n{}\n".format(head, text))
+    return "kept as {}.json and .txt".format(stem)

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import rowlock.fluid as fluid
+from benchmarks.busy_host import busy
 from benchmarks.models import MODELS, build
 
 TOLD = "measured kernels"
@@ -46,18 +46,6 @@ def start(name, steps):
     print("  " + "".join(notes), flush=True)
 
 
-@contextmanager
-def busy(core):
-    """Keep a core busy with another process."""
-    forever = "import os; os.sched_setaffinity(0, [{}])\nwhile True: pass".format(core)
-    process = subprocess.Popen([sys.executable, "-c", forever])
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
-
-
 def run():
     """Start as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -72,9 +60,7 @@ def run():
         start(options.here, options.steps)
         return
     again = [sys.executable, __file__, "--steps", str(options.steps), "--here"]
-    with ExitStack() as stack:
-        for core in os.sched_getaffinity(0) if options.busy else ():
-            stack.enter_context(busy(core))
+    with busy("each" if options.busy else "none"):
         for _ in range(options.rounds):
             for name in options.models:
                 with tempfile.TemporaryDirectory() as folder:

@@ -9,25 +9,21 @@ runs on Paddle's Executor and ParallelExecutor.
 import argparse
 import importlib
 import os
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.models import build
 
 os.environ.setdefault("CPU_NUM", "2")
 NAME = os.environ.get("FLUID", "rowlock.fluid")
 fluid = importlib.import_module(NAME)
 STEPS = 1000
 WARM_S = 2.0  # replicas take cores of their own after a calm second
-
-
-def build():
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
-        x, y = fluid.layers.data("x", [13]), fluid.layers.data("y", [1])
-        cost = fluid.layers.square_error_cost(fluid.layers.fc(x, 1), y)
-        loss = fluid.layers.mean(cost)
-        fluid.optimizer.SGD(1e-3).minimize(loss)
-    return main, startup, loss
 
 
 def median_us(step):
@@ -94,9 +90,7 @@ def empty_round(replicas):
 
 
 def run():
-    rng = np.random.RandomState(0)
-    feed = {"x": rng.randn(32, 13).astype("float32"), "y": rng.randn(32, 1).astype("float32")}
-    main, startup, loss = build()
+    main, startup, loss, feed = build(fluid, "fit")
     exe = fluid.Executor(fluid.CPUPlace())
     exe.run(startup)
     alone = median_us(lambda: exe.run(main, feed=feed, fetch_list=[loss]))

@@ -10,12 +10,15 @@ runs this, too.
 
 import argparse
 import importlib
-import json
-import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.workers.serve import serve
 
 WARM, STEPS = 10, 11
 SEQUENCES, LENGTH = 32, 40
@@ -289,48 +292,37 @@ def median(fluid, case):
     return float(np.median(times[WARM:]))
 
 
-def serve(package):
-    """Answer each name of a case with its median, or what it raised: a line of JSON each."""
+def serve_cases(package):
+    """Answer with the medians of cases, as a contender."""
     fluid = importlib.import_module(package + ".fluid")
-    for line in sys.stdin:
-        try:
-            answer = median(fluid, CASES[line.strip()])
-        except Exception as error:
-            answer = str(error).strip().split("\n")[-1]
-        print("answer " + json.dumps(answer), flush=True)
+    serve(dict, lambda name: CASES[name], lambda case, count: {"median": median(fluid, case)})
 
 
-class Contender:
-    """A process that serves cases."""
-
-    def __init__(self, interpreter, package):
-        command = [interpreter, __file__, "--serve", package]
-        pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        self._process = subprocess.Popen(command, universal_newlines=True, **pipe)
-
-    def ask(self, name):
-        """Return the median of a case, or the text of an error."""
-        self._process.stdin.write(name + "\n")
-        self._process.stdin.flush()
-        for line in self._process.stdout:
-            if line.startswith("answer "):
-                return json.loads(line[len("answer ") :])
-        return "its process ended ({})".format(self._process.wait())
-
-    def close(self):
-        self._process.stdin.close()
-        self._process.wait()
+def median_of(contender, name):
+    """Return a contender's median of a case, or the text of an error."""
+    try:
+        contender.ask(do="build", model=name)
+        return contender.ask(do="run", steps=1)["median"]
+    except RuntimeError as error:
+        return str(error).strip().split("\n")[-1]
 
 
 def main(options):
-    contenders = [Contender(sys.executable, "rowlock"), Contender(options.paddle, "paddle")]
+    from benchmarks.contenders import Contender  # Python 3.7 cannot read it
+
+    pythons = {"rowlock": sys.executable, "paddle": options.paddle}
+    contenders = [Contender(n, [python, __file__, "--serve", n]) for n, python in pythons.items()]
     rows = []
-    for name in options.cases:
-        ours, theirs = (contender.ask(name) for contender in contenders)
-        both = isinstance(ours, float) and isinstance(theirs, float)
-        rows.append((ours / theirs if both else np.inf, name, ours, theirs))
-    for contender in contenders:
-        contender.close()
+    try:
+        if not all([contender.start() for contender in contenders]):
+            return
+        for name in options.cases:
+            ours, theirs = (median_of(contender, name) for contender in contenders)
+            both = isinstance(ours, float) and isinstance(theirs, float)
+            rows.append((ours / theirs if both else np.inf, name, ours, theirs))
+    finally:
+        for contender in contenders:
+            contender.close()
     for ratio, name, *times in sorted(rows, reverse=True):
         texts = ["{:8.2f} ms".format(t) if isinstance(t, float) else t for t in times]
         print("{:26} rowlock {}, Paddle {}: {:.2f}".format(name, *texts, ratio))
@@ -345,4 +337,4 @@ if __name__ == "__main__":
     unknown = [name for name in chosen.cases if name not in CASES]
     if unknown or not (chosen.serve or chosen.paddle):
         parser.error("name --paddle, and cases among " + ", ".join(CASES))
-    serve(chosen.serve) if chosen.serve else main(chosen)
+    serve_cases(chosen.serve) if chosen.serve else main(chosen)

@@ -31,13 +31,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.contenders import WORKERS, Contender, machine
+from benchmarks.contenders import WORKERS, Contender, keep
 from benchmarks.models import MODELS
 from benchmarks.sizes import SIZES, TINY
 from tests.gpu.results import FILE, PART, append
 from tests.gpu.run import CHECKERS, MISSED, Part
 
-RESULTS = Path(__file__).parent / "results"
 RIVALS = ("PyTorch", "PyTorch, compiled", "PyTorch, graphs", "JAX")
 LARGE = ("resnet50/bfloat16", "resnet50/tf32", "gpt2/bfloat16", "gpt2/tf32")
 SMALL = ("fit", "mlp", "lenet", "resnet18", "gpt")
@@ -239,21 +238,12 @@ def products(options):
     return by_precision
 
 
-def keep(tables, contenders, options):
+def keep_tables(tables, contenders, options):
     """Write everything to a dated pair of files."""
-    now = datetime.datetime.now()
-    stem = RESULTS / "gpu_{}".format(now.strftime("%Y-%m-%d_%H%M"))
-    about = {
-        "when": now.isoformat(timespec="seconds"),
-        "machine": machine(),
-        "versions": {c.name: c.about for c in contenders},
-        "rounds": options.rounds,
-        "product": options.product,
-    }
-    stem.with_suffix(".json").write_text(json.dumps({**about, "tables": tables}, indent=1) + "\n")
-    head = json.dumps(about, indent=1)
-    stem.with_suffix(".txt").write_text("\n\n".join([head, *map(text_of, tables)]) + "\n")
-    print("kept as {}.json and .txt".format(stem))
+    versions = {c.name: c.about for c in contenders}
+    about = {"versions": versions, "rounds": options.rounds, "product": options.product}
+    text = "\n\n".join(map(text_of, tables))
+    print(keep("gpu", datetime.datetime.now(), about, {"tables": tables}, text))
 
 
 def time_steps(model, contenders, options):
@@ -378,7 +368,7 @@ def run():
             times = unbroken(model, options, time_steps, model, running, options)
             (wrong if isinstance(times, str) else tables).append(times)
         if tables and not options.simulated:
-            wrong.append(unbroken("files", options, keep, tables, running, options))
+            wrong.append(unbroken("files", options, keep_tables, tables, running, options))
         if "losses" in options.parts:
             wrong.append(unbroken("losses", options, compare_losses, running, options))
         if "replays" in options.parts and everyone[0] in running:

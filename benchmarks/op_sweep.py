@@ -17,7 +17,6 @@ reads (its layout contract for ``.grad``); without it the other time would be th
 
 import argparse
 import datetime
-import json
 import os
 import sys
 import time
@@ -27,11 +26,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.contenders import WORKERS, Contender, machine
+from benchmarks.contenders import WORKERS, Contender, keep
 from benchmarks.op_cases import CASES
 from benchmarks.op_draws import describe, named
 
-RESULTS = Path(__file__).parent / "results"
 NEAR = 2e-3  # of a digest, relative: it tells a wrong op, not a rounding
 
 
@@ -75,17 +73,6 @@ def text_of(row):
     ours, theirs = ("{:8.3f} [{:.3f} .. {:.3f}]".format(*row[n]) for n in ("rowlock", "torch"))
     line = "{ratio:6.2f}  {0:30} {1:30} {libraries:14} {case}".format(ours, theirs, **row)
     return line + ("  OTHER NUMBERS" if row["differs"] else "")
-
-
-def keep(rows, about):
-    """Write everything to a dated pair of files."""
-    RESULTS.mkdir(exist_ok=True)
-    now = datetime.datetime.now()
-    stem = RESULTS / "op_sweep_{}".format(now.strftime("%Y-%m-%d_%H%M"))
-    stem.with_suffix(".json").write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
-    lines = [json.dumps(about, indent=1), "", *map(text_of, rows), "", summary(rows)]
-    stem.with_suffix(".txt").write_text("\n".join(lines) + "\n")
-    print("kept as {}.json and .txt".format(stem))
 
 
 def summary(rows):
@@ -133,7 +120,7 @@ def run():
             contender.quiet = not options.verbose
             if not contender.start():
                 return
-        about = {"machine": machine(), "versions": {c.name: c.about for c in contenders}}
+        about = {"versions": {c.name: c.about for c in contenders}}
         for name in names:
             try:
                 rows.append(measure(name, contenders, options.rounds, options.seconds))
@@ -142,9 +129,10 @@ def run():
                 print("{}: left out, {}".format(name, error), flush=True)
         if rows:
             rows.sort(key=lambda row: -row["ratio"])
-            print("\n".join(["", *map(text_of, rows), "", summary(rows)]))
+            text = "\n".join([*map(text_of, rows), "", summary(rows)])
+            print("\n" + text)
             if not options.no_keep:
-                keep(rows, about)
+                print(keep("op_sweep", datetime.datetime.now(), about, {"rows": rows}, text))
     finally:
         for contender in contenders:
             contender.close()

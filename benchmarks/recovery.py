@@ -8,13 +8,15 @@ import logging
 import os
 import signal
 import statistics
+import sys
 import time
+from pathlib import Path
 
-import numpy as np
-from fit import build
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import rowlock
 import rowlock.fluid as fluid
+from benchmarks.models import build
 
 KILLS = 15
 
@@ -36,10 +38,8 @@ def times(sign, spares):
     logging.getLogger("rowlock").handlers = [handler]
     logging.getLogger("rowlock").propagate = False
     delays, back = [], []
-    rng = np.random.RandomState(0)
-    feed = {"x": rng.randn(32, 13).astype("float32"), "y": rng.randn(32, 1).astype("float32")}
     with rowlock.cluster(launcher="ray", spares=spares):
-        main, startup, loss = build()
+        main, startup, loss, feed = build(fluid, "fit")
         exe = fluid.Executor(fluid.CPUPlace())
         exe.run(startup)
         program = fluid.CompiledProgram(main).with_data_parallel(

@@ -11,7 +11,6 @@ medians with quartiles, and are kept under ``benchmarks/results``. Ratios are me
 
 import argparse
 import datetime
-import json
 import os
 import sys
 from pathlib import Path
@@ -20,10 +19,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.contenders import machine, rivals, rowlock
+from benchmarks.contenders import keep, rivals, rowlock
 from benchmarks.models import EVERY
 
-RESULTS = Path(__file__).parent / "results"
 STEPS = {
     "fit": 200, "mlp": 40, "lenet": 10, "resnet18": 2, "gpt": 3, "mobilenet": 3, "encoder": 8,
     "text_cnn": 10, "vgg": 3, "densenet": 5, "mixer": 5, "wide_deep": 40, "unet": 4, "convnext": 4,
@@ -129,23 +127,6 @@ def text_of(outcome):
     return "\n".join(lines)
 
 
-def keep(now, tables, contenders, raw, processor_ms, options):
-    """Write everything so far to a pair of files dated ``now``."""
-    RESULTS.mkdir(exist_ok=True)
-    stem = RESULTS / "rivals_{}".format(now.strftime("%Y-%m-%d_%H%M%S"))
-    about = {
-        "when": now.isoformat(timespec="seconds"),
-        "machine": machine(),
-        "versions": {c.name: c.about for c in contenders},
-        "rounds": options.rounds,
-    }
-    data = {**about, "tables": tables, "milliseconds": raw, "processor milliseconds": processor_ms}
-    stem.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n")
-    head = json.dumps(about, indent=1)
-    stem.with_suffix(".txt").write_text("\n\n".join([head, *map(text_of, tables)]) + "\n")
-    return stem
-
-
 def run():
     """Measure as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -172,8 +153,11 @@ def run():
             raw[name], processor_ms[name] = measure(name, contenders, options.rounds, steps)
             tables.append(table(name, raw[name], processor_ms[name], {c.name for c in ours}))
             print(text_of(tables[-1]) + "\n", flush=True)
-            stem = keep(now, tables, contenders, raw, processor_ms, options)
-        print("kept as {}.json and .txt".format(stem))
+            about = {"versions": {c.name: c.about for c in contenders}, "rounds": options.rounds}
+            figures = {"milliseconds": raw, "processor milliseconds": processor_ms}
+            text = "\n\n".join(map(text_of, tables))
+            line = keep("rivals", now, about, {"tables": tables, **figures}, text)
+        print(line)
     finally:
         for contender in everyone:
             contender.close()

@@ -6,6 +6,7 @@ with ``--memory`` the bytes that a step is planned to take beside persistables, 
 
 import argparse
 import time
+from functools import partial
 
 import numpy as np
 
@@ -15,18 +16,27 @@ import rowlock.fluid as fluid
 IDS, WIDTH, STEPS = (256, 8), 16, 12
 HEIGHTS = 100_000, 1_000_000, 10_000_000
 TABLES = ((True, 10_000), (True, 1_000_000), (False, 1_000_000))  # is_sparse, height
+CLIP = fluid.clip.GradientClipByGlobalNorm(1.0)
 METHODS = {
-    "SGD": lambda: fluid.optimizer.SGD(0.1),
-    "Adagrad": lambda: fluid.optimizer.Adagrad(0.1),
-    "Adagrad, clipped by global norm": lambda: fluid.optimizer.Adagrad(
-        0.1, grad_clip=fluid.clip.GradientClipByGlobalNorm(1.0)
-    ),
-    "Adam, lazy": lambda: fluid.optimizer.Adam(0.1, lazy_mode=True),
-    "Adam": lambda: fluid.optimizer.Adam(0.1),
-    "Momentum": lambda: fluid.optimizer.Momentum(0.1, 0.9),
-    "RMSProp": lambda: fluid.optimizer.RMSProp(0.1),
-    "Ftrl": lambda: fluid.optimizer.Ftrl(0.1),
-    "Lamb": lambda: fluid.optimizer.Lamb(0.1),
+    "SGD": partial(fluid.optimizer.SGD, 0.1),
+    "Adagrad": partial(fluid.optimizer.Adagrad, 0.1),
+    "Adagrad, clipped by global norm": partial(fluid.optimizer.Adagrad, 0.1, grad_clip=CLIP),
+    "Adam, lazy": partial(fluid.optimizer.Adam, 0.1, lazy_mode=True),
+    "Adam": partial(fluid.optimizer.Adam, 0.1),
+    "Momentum": partial(fluid.optimizer.Momentum, 0.1, 0.9),
+    "RMSProp": partial(fluid.optimizer.RMSProp, 0.1),
+    "Ftrl": partial(fluid.optimizer.Ftrl, 0.1),
+    "Lamb": partial(fluid.optimizer.Lamb, 0.1),
+}
+PLANNED = ("SGD", "Adagrad", "Adam, lazy", "Adam", "Momentum")  # of these, memory
+CLIPPED = {"grad_clip": CLIP}
+WAYS = {  # what is done to gradients: options of the method, whether with AMP, places, whether with Reduce
+    "as they are": ({}, False, 1, False),
+    "clipped": (CLIPPED, False, 1, False),
+    "AMP, clipped": (CLIPPED, True, 1, False),
+    "2 places, clipped": (CLIPPED, False, 2, False),
+    "2 places, AMP, Reduce, clipped": (CLIPPED, True, 2, True),
+    "L2Decay": ({"regularization": fluid.regularizer.L2Decay(1e-4)}, False, 1, False),
 }
 
 
@@ -48,27 +58,6 @@ def milliseconds(method, sparse, height):
     return float(np.median(times[3:])) * 1e3
 
 
-def clipped():
-    return {"grad_clip": fluid.clip.GradientClipByGlobalNorm(1.0)}
-
-
-WITH_OPTIONS = {
-    "SGD": lambda **options: fluid.optimizer.SGD(0.1, **options),
-    "Adagrad": lambda **options: fluid.optimizer.Adagrad(0.1, **options),
-    "Adam, lazy": lambda **options: fluid.optimizer.Adam(0.1, lazy_mode=True, **options),
-    "Adam": lambda **options: fluid.optimizer.Adam(0.1, **options),
-    "Momentum": lambda **options: fluid.optimizer.Momentum(0.1, 0.9, **options),
-}
-WAYS = {  # what is done to gradients: options of the method, whether with AMP, places, whether with Reduce
-    "as they are": ({}, False, 1, False),
-    "clipped": (clipped(), False, 1, False),
-    "AMP, clipped": (clipped(), True, 1, False),
-    "2 places, clipped": (clipped(), False, 2, False),
-    "2 places, AMP, Reduce, clipped": (clipped(), True, 2, True),
-    "L2Decay": ({"regularization": fluid.regularizer.L2Decay(1e-4)}, False, 1, False),
-}
-
-
 def planned(method, way, height):
     """Return the bytes that a step is planned to take of temporaries, scratch and gradients."""
     options, amp, places, reduce = WAYS[way]
@@ -77,7 +66,7 @@ def planned(method, way, height):
         ids = fluid.data("ids", [None, IDS[1]], "int64")
         rows = fluid.embedding(ids, [height, WIDTH], is_sparse=True)
         loss = fluid.layers.mean(fluid.layers.square(fluid.layers.fc(rows, 4)))
-        optimizer = WITH_OPTIONS[method](**options)
+        optimizer = METHODS[method](**options)
         if amp:
             optimizer = fluid.contrib.mixed_precision.decorate(optimizer)
         optimizer.minimize(loss)
@@ -94,7 +83,7 @@ def planned(method, way, height):
 
 def print_memory():
     print(f"{'':46}", *(f"rows of {height:13,}" for height in HEIGHTS))
-    for method in WITH_OPTIONS:
+    for method in PLANNED:
         for way in WAYS:
             peaks = [f"{planned(method, way, height):21,}" for height in HEIGHTS]
             print(f"{method + ', ' + way:46}", *peaks, flush=True)

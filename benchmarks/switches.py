@@ -9,7 +9,6 @@ first steps: a switch keeps results, but for rounding, unless its row says that 
 
 import argparse
 import datetime
-import json
 import os
 import sys
 import time
@@ -25,9 +24,8 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 import rowlock
 import rowlock.fluid as fluid
 from benchmarks import models
-from benchmarks.contenders import machine
+from benchmarks.contenders import keep
 
-RESULTS = Path(__file__).parent / "results"
 COMPARED = 3  # steps
 SAME = 1e-3  # of a loss: rounding, after a few steps of training
 
@@ -73,7 +71,7 @@ def long_attention(fluid, rng):
     return loss, fluid.optimizer.SGD(1e-3), feed
 
 
-models.MODELS.update(
+models.EVERY.update(
     {made.__name__: made for made in (chain, many_parameters, decayed, long_attention)}
 )
 REDUCE = {"reduce_strategy": fluid.BuildStrategy.ReduceStrategy.Reduce}
@@ -185,18 +183,6 @@ HEAD = "{:28} {:16} {:>9} {:>9} {:>6} {:>10} {:>10}   {}".format(
 )
 
 
-def keep(table, rounds):
-    """Write the table to a dated pair of files."""
-    RESULTS.mkdir(exist_ok=True)
-    now = datetime.datetime.now()
-    stem = RESULTS / "switches_{}".format(now.strftime("%Y-%m-%d_%H%M"))
-    about = {"when": now.isoformat(timespec="seconds"), "machine": machine(), "rounds": rounds}
-    stem.with_suffix(".json").write_text(json.dumps({**about, "rows": table}, indent=1) + "\n")
-    lines = [json.dumps(about, indent=1), "", HEAD, *map(line_of, table)]
-    stem.with_suffix(".txt").write_text("\n".join(lines) + "\n")
-    print("kept as {}.json and .txt".format(stem))
-
-
 def run():
     """Measure as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -223,7 +209,9 @@ def run():
         print(line_of(table[-1]), flush=True)
         for note in table[-1]["notes"]:
             print("    " + note)
-    keep(table, options.rounds)
+    text = "\n".join([HEAD, *map(line_of, table)])
+    about = {"rounds": options.rounds}
+    print(keep("switches", datetime.datetime.now(), about, {"rows": table}, text))
 
 
 if __name__ == "__main__":

@@ -66,12 +66,6 @@ def text(size, each):
     return words, label if each else torch.randint(0, 10, (rows,))
 
 
-def words_of(size):
-    """Return random words, and a label for each row."""
-    rows, length = size["rows"] // 2, size["length"]
-    return torch.randint(0, size["words"], (rows, length)), torch.randint(0, 10, (rows,))
-
-
 def categories():
     """Return random categories, numbers and clicks."""
     rows = WIDE_DEEP["rows"] // 2
@@ -96,7 +90,7 @@ CASES = {  # data (of programs whose shapes are data: by rank, several batches),
     "lenet": (lambda: images(64, 1, 28, 28), classes, adam),
     "resnet18": (lambda: images(16, 3, 32, 32), classes, momentum),
     "mobilenet": (lambda: images(16, 3, 32, 32), classes, momentum),
-    "text_cnn": (lambda: words_of(TEXT), classes, adam),
+    "text_cnn": (lambda: text(TEXT, False), classes, adam),
     "vgg": (lambda: images(16, 3, 32, 32), classes, momentum),
     "densenet": (lambda: images(16, 3, 32, 32), classes, momentum),
     "gpt": (lambda: text(GPT, True), classes, adam),

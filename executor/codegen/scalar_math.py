@@ -69,18 +69,20 @@ def _double(variable: str, *coefficients: float) -> str:
 _ARTANH = _double("u", *(2 / (math.log(2) * k) for k in range(17, 0, -2)))
 _EXP2 = _double("f", *(math.log(2) ** k / math.factorial(k) for k in range(9, -1, -1)))
 
-# exp(x) = 2^n exp(r), |r| <= log(2) / 2. log(2) is in two parts, so that x - n log(2) is exact; 2^n in two,
-# since 2^n alone may be out of range where the result is not.
-_SOURCES = {
-    "exp_": f"""
-def exp_(x):
-    none = x < np.float32(-104.0)
-    c = select(x > np.float32(89.0), np.float32(89.0), select(none, np.float32(0.0), x))
+# exp(c) = 2^n p, where p = exp(r) and |r| <= log(2) / 2. log(2) is in two parts, so that c - n log(2) is exact.
+_REDUCED = f"""
     n = nearest(c * np.float32(1.44269504))
     r = fma(n, np.float32(-0.693359375), c)
     r = fma(n, np.float32(2.12194440e-4), r)
     p = fma({_EXP} * r, r, r) + np.float32(1.0)
-    k = np.int32(n)
+""".removeprefix("\n")
+_SOURCES = {
+    # 2^n is in two parts, since it alone may be out of range where the result is not
+    "exp_": f"""
+def exp_(x):
+    none = x < np.float32(-104.0)
+    c = select(x > np.float32(89.0), np.float32(89.0), select(none, np.float32(0.0), x))
+{_REDUCED}    k = np.int32(n)
     half = np.int32(k >> np.int32(1))
     low = unbits(np.int32((half + np.int32(127)) << np.int32(23)))
     high = unbits(np.int32((k - half + np.int32(127)) << np.int32(23)))
@@ -91,22 +93,14 @@ def exp_(x):
 def decay_(x):
     near = x > np.float32(-87.0)
     c = select(near, x, np.float32(-87.0))
-    n = nearest(c * np.float32(1.44269504))
-    r = fma(n, np.float32(-0.693359375), c)
-    r = fma(n, np.float32(2.12194440e-4), r)
-    p = fma({_EXP} * r, r, r) + np.float32(1.0)
-    power = unbits(np.int32((np.int32(n) + np.int32(127)) << np.int32(23)))
+{_REDUCED}    power = unbits(np.int32((np.int32(n) + np.int32(127)) << np.int32(23)))
     return select(near, p * power, select(x == x, np.float32(0.0), x))
 """,
     # exp(x) for x <= 0, and exp(-64) below -64: a score's share of a softmax
     "share_": f"""
 def share_(x):
     c = select(x < np.float32({LEAST_SHIFT}), np.float32({LEAST_SHIFT}), x)
-    n = nearest(c * np.float32(1.44269504))
-    r = fma(n, np.float32(-0.693359375), c)
-    r = fma(n, np.float32(2.12194440e-4), r)
-    p = fma({_EXP} * r, r, r) + np.float32(1.0)
-    return p * unbits(np.int32((np.int32(n) + np.int32(127)) << np.int32(23)))
+{_REDUCED}    return p * unbits(np.int32((np.int32(n) + np.int32(127)) << np.int32(23)))
 """,
     "expm1_": f"""
 def expm1_(x):

@@ -76,6 +76,20 @@ def select(a: Any, sources: np.ndarray) -> Selection:
     return Selection(ids[rows, places], scores[rows, places], rows)
 
 
+def _selected(a: BeamSearch) -> Mapping[str, Any]:
+    ids, scores, parents = select(a, absolute(a.scores_lod[a.level :]))
+    return {
+        "selected_ids": ids[:, None],
+        "selected_scores": scores[:, None],
+        "parent_idx": parents,
+    }
+
+
+def _offsets_selected(a: OffsetsSelected) -> Mapping[str, Any]:
+    """Count what goes on before each prefix; what goes on is ordered by prefix."""
+    return {"out": np.searchsorted(select(a, a.x).parents, np.arange(a.out.size))}
+
+
 def _best(scores: np.ndarray, rows: np.ndarray, count: int) -> list[int]:
     """Return the positions of the ``count`` highest scores, best first.
 
@@ -151,6 +165,7 @@ define(
     "beam_search",
     BeamSearch,
     beam_search_shape,
+    host=_selected,
     reads_values=lambda attrs: ("pre_ids", "pre_scores", "ids", "scores", "scores@LOD"),
     lod=beam_search_lod,
     samples=(
@@ -170,6 +185,7 @@ define(
     "lod_selected",
     OffsetsSelected,
     selected_shape,
+    host=_offsets_selected,
     lod=no_sequences,
     samples=(
         sample(_STEP, "X offsets [2 3]", beam_size=2),

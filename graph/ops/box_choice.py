@@ -264,10 +264,18 @@ def nms_shape(op: Inference) -> Mapping[str, Specs]:
 
 
 def _sequences(op: Inference) -> int:
-    """Return how many sequences the boxes are: one for each image; one if no box stays."""
     _match_boxes(op)
-    choice = _known(op)
+    return sequences_of(_known(op))
+
+
+def sequences_of(choice: Choice | None) -> int:
+    """Return how many sequences the boxes are: one for each image; one if no box stays; -1: not known yet."""
     return -1 if choice is None else len(choice.offsets()) - 1
+
+
+def chosen_rows(choice: Choice) -> Mapping[str, Any]:
+    """Return the results of an op that chooses: the boxes that stay, or -1."""
+    return {"out": choice.rows if len(choice.rows) else -1, "index": choice.numbers[:, None]}
 
 
 _BOXES = table(
@@ -296,6 +304,7 @@ for _type, _record in (("multiclass_nms", MulticlassNms), ("multiclass_nms2", Mu
         _type,
         _record,
         nms_shape,
+        host=lambda a: chosen_rows(chosen(a)),
         reads_values=lambda attrs: _READ,
         lod=computed("lod_of_choice", "Out Index"),
         samples=_SAMPLES,
@@ -322,6 +331,7 @@ define(
         "BBoxes floats [N M 4], Scores as BBoxes [N C M] -> Out [K 6], Index int32 [K 1]",
         counted(MatrixNms, lambda a: {"K": len(decayed(a).rows)}),
     ),
+    host=lambda a: chosen_rows(decayed(a)),
     lod=computed("lod_of_decayed", "Out Index"),
     samples=_DECAYED,
     refuses=_REFUSES,

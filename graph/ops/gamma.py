@@ -28,10 +28,15 @@ def _series(z: Expr, coefficients: list[float]) -> Expr:
     return reduce(lambda total, c: total * square + c, reversed(coefficients)) * over
 
 
-def _reflected(x: Expr) -> tuple[Expr, Expr, Expr]:
-    """Return whether x is left of 1/2, what the function is computed of, and pi x less a multiple of pi."""
+def _reflected(x: Expr) -> tuple[Expr, Expr, Expr, Expr, Expr]:
+    """Return whether x is left of 1/2, what the function is computed of, and pi x less a multiple of pi.
+
+    Then whether that is below 8, and what its series is computed of.
+    """
     left = x < 0.5
-    return left, e.where(left, 1 - x, x), (x - e.rint(x)) * math.pi
+    z = e.where(left, 1 - x, x)
+    near = z < _FAR
+    return left, z, (x - e.rint(x)) * math.pi, near, e.where(near, z + _FAR, z)
 
 
 def _ahead(z: Expr, term: Callable[[Expr], Expr], join: Callable[[Expr, Expr], Expr]) -> Expr:
@@ -41,9 +46,7 @@ def _ahead(z: Expr, term: Callable[[Expr], Expr], join: Callable[[Expr, Expr], E
 
 def log_gamma(x: Expr) -> Expr:
     """log |Gamma(x)|; infinite at 0, -1, -2 and so on."""
-    left, z, angle = _reflected(x)
-    near = z < _FAR
-    far = e.where(near, z + _FAR, z)
+    left, z, angle, near, far = _reflected(x)
     terms = [b / (2 * k * (2 * k - 1)) for k, b in enumerate(_BERNOULLI, 1)]
     stirling = (far - 0.5) * (e.log(far) - 1) + _series(far, terms) + _CONSTANT
     product = _ahead(e.where(near, z, 1), lambda y: y, lambda a, b: a * b)
@@ -53,9 +56,7 @@ def log_gamma(x: Expr) -> Expr:
 
 def digamma(x: Expr) -> Expr:
     """The derivative of log Gamma."""
-    left, z, angle = _reflected(x)
-    near = z < _FAR
-    far = e.where(near, z + _FAR, z)
+    left, z, angle, near, far = _reflected(x)
     over = 1 / far
     terms = [b / (2 * k) for k, b in enumerate(_BERNOULLI, 1)]
     series = e.log(far) - 0.5 * over - _series(far, terms) * over
@@ -66,9 +67,7 @@ def digamma(x: Expr) -> Expr:
 
 def trigamma(x: Expr) -> Expr:
     """The derivative of :func:`digamma`."""
-    left, z, angle = _reflected(x)
-    near = z < _FAR
-    far = e.where(near, z + _FAR, z)
+    left, z, angle, near, far = _reflected(x)
     over = 1 / far
     series = over + over * over * 0.5 + _series(far, list(_BERNOULLI)) * over * over
     behind = _ahead(e.where(near, z, 1), lambda y: 1 / (y * y), lambda a, b: a + b)

@@ -15,10 +15,9 @@ from .samples import sample
 from .shapes import Sized, names_dimensions
 
 _SLICE_NUMBERS = {
-    "StartsTensorList": "starts",
-    "StartsTensor": "starts",
-    "EndsTensorList": "ends",
-    "EndsTensor": "ends",
+    f"{bound}{kind}": bound.lower()
+    for bound in ("Starts", "Ends")
+    for kind in ("TensorList", "Tensor")
 }
 
 

@@ -50,7 +50,7 @@ def define_level(
         name,
         record(name, inputs, [Slot("Out", False, False, "out")], declared.attrs, lods),
         shape,
-        ends=ends,
+        host=lambda a: {"out": ends(a)},
         lod=no_sequences,
         samples=tuple(
             Sample(({slot: x for slot, x in each.inputs.items() if slot in known},), each.attrs)

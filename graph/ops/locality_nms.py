@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .box_choice import Choice, overlap, suppressed
+from .box_choice import Choice, chosen_rows, overlap, sequences_of, suppressed
 from .compiled import HostFunction
 from .largest import largest_first
 from .latest import latest
@@ -158,13 +158,14 @@ def chosen(a: Any) -> Choice:
 
 
 def _known(op: Inference) -> Choice | None:
+    """Check boxes and scores; return the choice, or None if they are not known yet."""
+    _match_boxes(op)
     operands = known_operands(op, LocalityAwareNms)
     return None if operands is None else chosen(operands)
 
 
 def locality_shape(op: Inference) -> Mapping[str, Specs]:
     """[K, D + 2]; if no box stays, one row [-1]."""
-    _match_boxes(op)
     choice, size = _known(op), op.shape("BBoxes")[2]
     count = -1 if choice is None else len(choice.rows)
     shape = (1, 1) if count == 0 else (count, size + 2 if size > 0 else -1)
@@ -176,13 +177,6 @@ def _match_boxes(op: Inference) -> None:
     match(op, Scores="N C M", BBoxes="N M D")
     size = op.shape("BBoxes")[2]
     op.require(size in (-1, *_SIZES), f"a box has 4, 8, 16, 24 or 32 numbers, not {size}")
-
-
-def _sequences(op: Inference) -> int:
-    """Return how many sequences the boxes are: one for each image; one if no box stays."""
-    _match_boxes(op)
-    choice = _known(op)
-    return -1 if choice is None else len(choice.offsets()) - 1
 
 
 _BOXES = [[0.1, 0.1, 0.5, 0.5], [0.12, 0.1, 0.5, 0.52], [0.6, 0.6, 0.9, 0.8], [0.1, 0.15, 0.5, 0.5]]
@@ -207,6 +201,7 @@ define(
     "locality_aware_nms",
     LocalityAwareNms,
     locality_shape,
+    host=lambda a: chosen_rows(chosen(a)),
     reads_values=lambda attrs: ("BBoxes", "Scores"),
     lod=computed("lod_of_merged", "Out"),
     samples=_SAMPLES,
@@ -216,7 +211,7 @@ define_level(
     "lod_of_merged",
     LocalityAwareNms,
     lambda a: chosen(a).offsets(),
-    count=_sequences,
+    count=lambda op: sequences_of(_known(op)),
     reads_values=lambda attrs: ("BBoxes", "Scores"),
     samples=(*_SAMPLES, sample(_TEXT, **{**_TOP, "score_threshold": 9.0})),
     refuses=_REFUSES,

@@ -11,26 +11,21 @@ from . import expr as e
 from .differentiation import arguments as arguments
 from .operands import attribute_name
 from .registry import OPS
+from .slopes import SLOPES
 
 # Parameter name -> expression; a list for a slot that takes any number
 Operands = Mapping[str, Any]
 
 # The gradients of X and of Y, from the operands and that of Out.
-BINARY_GRADS: dict[str, Callable[..., tuple[Any, Any]]] = {
+BINARY_GRADS: dict[str, Callable[..., tuple[Any, ...]]] = {
     "elementwise_add": lambda x, y, d_out: (e.copy(d_out), e.copy(d_out)),
     "elementwise_sub": lambda x, y, d_out: (e.copy(d_out), -d_out),
-    "elementwise_mul": lambda x, y, d_out: (d_out * y, d_out * x),
+    "elementwise_mul": lambda x, y, d_out: SLOPES["multiply"](d_out, None, x, y),
     "elementwise_div": lambda x, y, d_out: (d_out / y, -(d_out * x / (y * y))),
-    "elementwise_max": lambda x, y, d_out: _chosen(x > y, d_out),
-    "elementwise_min": lambda x, y, d_out: _chosen(x < y, d_out),
-    "elementwise_pow": lambda x, y, d_out: (d_out * y * x ** (y - 1), d_out * e.log(x) * x**y),
+    "elementwise_max": lambda x, y, d_out: SLOPES["maximum"](d_out, None, x, y),
+    "elementwise_min": lambda x, y, d_out: SLOPES["minimum"](d_out, None, x, y),
+    "elementwise_pow": lambda x, y, d_out: SLOPES["power"](d_out, x**y, x, y),
 }
-
-
-def _chosen(first: e.Expr, d_out: e.Expr) -> tuple[e.Expr, e.Expr]:
-    return e.where(first, d_out, 0), e.where(first, 0, d_out)
-
-
 BINARY = frozenset(BINARY_GRADS)
 BINARY_BACKWARD = frozenset(f"{name}_grad" for name in BINARY_GRADS)
 

@@ -87,6 +87,17 @@ def proposals(a: Any) -> list[tuple[Array, Array]]:
     return images
 
 
+def _proposed(a: GenerateProposals) -> Mapping[str, Any]:
+    images = proposals(a)
+    boxes, scores = (list(side) for side in zip(*images, strict=True))
+    ends = bounds(boxes)[1:]
+    return {
+        "rpn_rois": np.concatenate(boxes),
+        "rpn_roi_probs": np.concatenate(scores),
+        "rpn_rois_lod": ends,
+    }
+
+
 _MAPS = {
     "Scores": uniform(2, 2, 2, 3),
     "BboxDeltas": normal(2, 8, 2, 3),
@@ -109,6 +120,7 @@ define(
         "-> RpnRois [R 4], RpnRoiProbs [R 1], RpnRoisLod int32 [N]",
         counted(GenerateProposals, lambda a: {"R": sum(len(boxes) for boxes, _ in proposals(a))}),
     ),
+    host=_proposed,
     lod=computed("lod_of_proposals", "RpnRois RpnRoiProbs"),
     samples=_PROPOSED,
 )
@@ -380,6 +392,7 @@ define(
     "retinanet_detection_output",
     RetinanetDetectionOutput,
     detections_shape,
+    host=lambda a: {"out": np.concatenate(detections(a))},
     reads_values=lambda attrs: _OF_PYRAMID,
     lod=computed("lod_of_detections", "Out"),
     samples=_DETECTED,

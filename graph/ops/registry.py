@@ -289,8 +289,8 @@ class Op:
     counts: Callable[[Shapes, Mapping[str, Any]], Mapping[str, Any]] | None = None
     formula: Formula | None = None  # f(record of terms) -> results by field: see ``formula.py``
     update: Update | None = None  # an optimizer's arithmetic
-    # f(record) -> offsets, its only result, computed on the host: see ``levels.py``
-    ends: Callable[[Any], np.ndarray] | None = None
+    # f(record of arrays) -> results by field, computed on the host: of ops whose results' sizes are read there
+    host: Callable[[Any], Mapping[str, Any]] | None = None
     # output slot -> input slot it may overwrite
     in_place: Mapping[str, str] = field(default_factory=dict)
     # ... and another one, where that is some other result's

@@ -5,19 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ....graph.ops import proposals as ops
-from ....graph.ops.lod_levels import bounds
 from ..registry import each_step
 
 ON = ("numpy",)
-
-
-@each_step("generate_proposals", on=ON)
-def generate_proposals(a: ops.GenerateProposals) -> None:
-    images = ops.proposals(a)
-    a.rpn_rois[...] = np.concatenate([boxes for boxes, _ in images])
-    a.rpn_roi_probs[...] = np.concatenate([scores for _, scores in images])
-    if a.rpn_rois_lod is not None:
-        a.rpn_rois_lod[...] = bounds([boxes for boxes, _ in images])[1:]
 
 
 @each_step("collect_fpn_proposals", on=ON, low=True)
@@ -33,8 +23,3 @@ def distribute_fpn_proposals(a: ops.DistributeFpnProposals) -> None:
         if rois is not None:
             rois[...] = a.fpn_rois[maps == number]
     a.restore_index[np.argsort(maps, kind="stable"), 0] = np.arange(len(maps))
-
-
-@each_step("retinanet_detection_output", on=ON)
-def retinanet_detection_output(a: ops.RetinanetDetectionOutput) -> None:
-    a.out[...] = np.concatenate(ops.detections(a))

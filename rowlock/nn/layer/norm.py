@@ -76,6 +76,22 @@ class _Normed(Layer):
             parameter.stop_gradient = True
             setattr(self, attribute, parameter)
 
+    def _batch_norm(
+        self, input: Variable, data_format: str, use_global_stats: bool | None
+    ) -> Variable:
+        return F.batch_norm(
+            input,
+            self._mean,
+            self._variance,
+            self.weight,
+            self.bias,
+            self.training,
+            self._momentum,
+            self._epsilon,
+            data_format,
+            use_global_stats,
+        )
+
 
 class BatchNorm(_Normed):
     """Batch norm with the arguments of ``fluid.dygraph.BatchNorm``, and an activation."""
@@ -109,18 +125,8 @@ class BatchNorm(_Normed):
 
     def forward(self, input: Variable) -> Variable:
         """Normalise each channel, and apply the activation."""
-        y = F.batch_norm(
-            input,
-            self._mean,
-            self._variance,
-            self.weight,
-            self.bias,
-            self.training,
-            self._momentum,
-            self._epsilon,
-            self._data_layout,
-            self._use_global_stats or (False if self._trainable_statistics else None),
-        )
+        global_stats = self._use_global_stats or (False if self._trainable_statistics else None)
+        y = self._batch_norm(input, self._data_layout, global_stats)
         return self._helper.activate(y, self._act)
 
 
@@ -167,18 +173,7 @@ class _BatchNorm(_Normed, DimensionedLayer):
         return self._normalise(input)
 
     def _normalise(self, input: Variable) -> Variable:
-        return F.batch_norm(
-            input,
-            self._mean,
-            self._variance,
-            self.weight,
-            self.bias,
-            self.training,
-            self._momentum,
-            self._epsilon,
-            self._data_format,
-            self._use_global_stats,
-        )
+        return self._batch_norm(input, self._data_format, self._use_global_stats)
 
     def extra_repr(self) -> str:
         """Return the arguments that matter."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...graph.layers.arguments import of_family
 from ...graph.program.variable import Variable
 from ...names import publish_definitions
 from ...nn import BatchNorm2D, Conv2D, Dropout, Layer, Linear, MaxPool2D, ReLU, Sequential
@@ -64,7 +65,7 @@ def make_layers(cfg: Sequence[Any], batch_norm: bool = False) -> Sequential:
     return Sequential(*layers)
 
 
-def _vgg(name: str, pretrained: bool, batch_norm: bool, kwargs: dict[str, Any]) -> VGG:
+def _vgg(name: str, /, pretrained: bool = False, batch_norm: bool = False, **kwargs: Any) -> VGG:
     refuse_pretrained(pretrained, name)
     cfg: list[Any] = []
     for width, count in zip(_WIDTHS, _COUNTS[name], strict=True):
@@ -72,24 +73,10 @@ def _vgg(name: str, pretrained: bool, batch_norm: bool, kwargs: dict[str, Any]) 
     return VGG(make_layers(cfg, batch_norm), **kwargs)
 
 
-def vgg11(pretrained: bool = False, batch_norm: bool = False, **kwargs: Any) -> VGG:
-    """Build the VGG of 11 layers with parameters; keywords are those of :class:`VGG`."""
-    return _vgg("vgg11", pretrained, batch_norm, kwargs)
-
-
-def vgg13(pretrained: bool = False, batch_norm: bool = False, **kwargs: Any) -> VGG:
-    """Build the VGG of 13 layers with parameters; keywords are those of :class:`VGG`."""
-    return _vgg("vgg13", pretrained, batch_norm, kwargs)
-
-
-def vgg16(pretrained: bool = False, batch_norm: bool = False, **kwargs: Any) -> VGG:
-    """Build the VGG of 16 layers with parameters; keywords are those of :class:`VGG`."""
-    return _vgg("vgg16", pretrained, batch_norm, kwargs)
-
-
-def vgg19(pretrained: bool = False, batch_norm: bool = False, **kwargs: Any) -> VGG:
-    """Build the VGG of 19 layers with parameters; keywords are those of :class:`VGG`."""
-    return _vgg("vgg19", pretrained, batch_norm, kwargs)
-
+_ABOUT = "Build the VGG of {} layers with parameters; keywords are those of :class:`VGG`."
+vgg11 = of_family(_vgg, "vgg11", text=_ABOUT.format(11))
+vgg13 = of_family(_vgg, "vgg13", text=_ABOUT.format(13))
+vgg16 = of_family(_vgg, "vgg16", text=_ABOUT.format(16))
+vgg19 = of_family(_vgg, "vgg19", text=_ABOUT.format(19))
 
 publish_definitions(__name__, withhold=(make_layers,))
