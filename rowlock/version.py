@@ -7,8 +7,9 @@ from .strategies.errors import InvalidType, InvalidValue, Unsupported
 
 full_version = "1.8.5"
 major, minor, patch = full_version.split(".")
+rc = "0"  # programs compare it, or join it with the others, to know which release they run under
 
-__all__ = ["full_version", "major", "minor", "patch", "require_version", "show"]
+__all__ = ["full_version", "major", "minor", "patch", "rc", "require_version", "show"]
 
 
 def show() -> None:

@@ -34,10 +34,10 @@ def pooled(
     pads = window_paddings(paddings, algorithm, image, k, strides)
     dims = []
     for size, pad, window, stride in zip(image, pads, k, strides, strict=True):
-        room = size + sum(pad) - window
-        steps = -(-room // stride) if op.attr("ceil_mode") else room // stride
-        op.require(size < 0 or steps >= 0, f"the window {k} is larger than the padded image")
-        dims.append(-1 if size < 0 else steps + 1)
+        room = size + sum(pad) - window + (stride - 1 if op.attr("ceil_mode") else 0)
+        # As in Paddle, a window that is larger than the padded image, by less than its stride, sees all of it.
+        op.require(size < 0 or room > -stride, f"the window {k} is larger than the padded image")
+        dims.append(-1 if size < 0 else max(room, 0) // stride + 1)
     return dims
 
 
@@ -99,8 +99,13 @@ define(
             pooling_type="avg",
         ),
         sample("X [2 4 5 3]", ksize=[2, 2], data_format="NHWC", ceil_mode=True),
+        sample("X [2 2 6 5]", ksize=[7, 7], strides=[7, 7], pooling_type="avg"),
+        sample("X [2 2 6 5]", ksize=[7, 3], strides=[2, 2]),
     ),
-    refuses=(sample("X [1 1 3 3]", ksize=[5, 5]),),
+    refuses=(
+        sample("X [1 1 3 3]", ksize=[5, 5]),
+        sample("X [1 1 6 6]", ksize=[8, 2], strides=[2, 2]),
+    ),
     slope=slope("x out d_out", "d_x"),
 )
 define(

@@ -266,6 +266,9 @@ class Operator:
                 if name != EMPTY_VAR and spec is not None:
                     variable = self.block.var_recursive(name)
                     variable.shape, variable.dtype = spec.shape, spec.dtype
+        if self.type in LEFT_TO_RUN and "Shape" in self.inputs:
+            variable = self.block.var_recursive(self.output("Out")[0])
+            variable.shape = self._as_declared(variable.shape or ())
         for result, rule in self.declaration.lod(lods).items():
             names = self.outputs.get(result, [])
             for name, levels in zip(names, of_each(rule, len(names)), strict=False):
@@ -302,6 +305,17 @@ class Operator:
         if absent and not self._takes_the_rest(attrs["shape"]):
             return self.inputs, self.attrs
         return others, attrs
+
+    def _as_declared(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return a new shape with the sizes declared beside a tensor of sizes where the batch decides.
+
+        Programs see Paddle's shape so, and build from it what Paddle would.
+        """
+        declared = self.attrs["shape"]
+        if len(declared) != len(shape):
+            return shape
+        sizes = zip(shape, declared, strict=True)
+        return tuple(n if size == -1 and n > 0 else size for size, n in sizes)
 
     def _takes_the_rest(self, shape: Sequence[int]) -> bool:
         """Tell whether the size that X leaves open equals the one that a new shape leaves open."""

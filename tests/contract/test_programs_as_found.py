@@ -193,6 +193,37 @@ def test_sizes_declared_beside_a_variable_build_what_follows(program: Any) -> No
     assert outs[3].tolist() == [2, 2, 2, 3]
 
 
+def test_a_batch_declared_beside_a_variable_says_how_operands_are_aligned(program: Any) -> None:
+    """A shorter operand meets the last dimensions of one whose first size is a number: here, the declared 8."""
+    x = fluid.data("x", [None, 2, 3])
+    sizes = layers.shape(x)
+    matrix = layers.reshape(x, [8, -1], actual_shape=layers.concat([sizes[0], sizes[1] * sizes[2]]))
+    assert matrix.shape == (8, 6)
+    left = layers.range(0, 6, 1, "float32") - matrix
+    assert left.shape == (8, 6)
+    (result,) = run(program, {"x": np.ones((2, 2, 3), "float32")}, left)
+    np.testing.assert_array_equal(result, np.arange(6) - np.ones((2, 6)))
+
+
+def test_a_window_larger_than_the_image_sees_all_of_it(program: Any) -> None:
+    """GoogLeNets end with 7 x 7 windows, 7 apart, on what is 6 x 6. The numbers are Paddle's."""
+    x = fluid.data("x", [1, 1, 6, 5])
+    x.stop_gradient = False
+    outs = [
+        layers.pool2d(x, 7, "avg", 7),
+        layers.pool2d(x, 7, "avg", 7, exclusive=False),
+        layers.pool2d(x, [7, 3], "max", [2, 2]),
+        layers.pool2d(x, 9, "max", 4, ceil_mode=True),
+    ]
+    total = layers.sums([layers.reduce_sum(layers.square(out)) for out in outs[:2]])
+    feed = {"x": np.arange(30, dtype="float32").reshape(1, 1, 6, 5)}
+    *pooled, slope = run(program, feed, *outs, fluid.gradients(total, x)[0])
+    assert [out.shape for out in pooled] == [(1, 1, 1, n) for n in (1, 1, 2, 1)]
+    for out, numbers in zip(pooled, [14.5, 8.877551, [27, 29], 29], strict=True):
+        np.testing.assert_allclose(out.ravel(), numbers, rtol=1e-6)
+    np.testing.assert_allclose(slope, 2 * 14.5 / 30 + 2 * 8.877551 / 49, rtol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["argsort", "topk"])
 def test_no_gradient_passes_what_was_sorted_unless_told(program: Any, name: str) -> None:
     """Paddle's layers mark what they return; programs train by the rest of their loss."""

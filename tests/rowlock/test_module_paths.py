@@ -139,6 +139,8 @@ try:
 except ImportError as error:
     print(error)
 assert paddle.__version__ == paddle.version.full_version == "1.8.5"
+release = paddle.version
+assert [release.major, release.minor, release.patch, release.rc] == ["1", "8", "5", "0"]
 paddle.version.show()
 print(sys.argv[1:], __name__)
 """

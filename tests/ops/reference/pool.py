@@ -26,10 +26,9 @@ def windows(
             for n, count in zip(sizes, k, strict=True)
         ]
     else:
-        rounded = math.ceil if attrs["ceil_mode"] else math.floor
-        pads = paddings(attrs, sizes, k)
-        out = [
-            rounded((n + sum(p) - w) / s) + 1
+        pads, ceil = paddings(attrs, sizes, k), attrs["ceil_mode"]
+        out = [  # Paddle's division of integers rounds towards 0
+            math.trunc((n + sum(p) - w + ceil * (s - 1)) / s) + 1
             for n, p, w, s in zip(sizes, pads, k, strides, strict=True)
         ]
         edges = [
