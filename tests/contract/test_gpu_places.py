@@ -170,6 +170,15 @@ def test_a_program_that_is_gone_leaves_its_gpus() -> None:
     net.run(parallel(net, 0), feed(4), [])
 
 
+def test_a_program_without_places_leaves_its_gpu_also_to_a_gang_that_it_did_not_start() -> None:
+    net = on(fluid.CUDAPlace(0))
+    net.run(parallel(net, 0), feed(4), [])
+    losses(net, net.main, 1)
+    net.run(parallel(net, 0, 1), feed(4), [])
+    losses(net, net.main, 1)  # on a replica of theirs
+    net.run(parallel(net, 1), feed(4), [])
+
+
 def test_a_gang_that_another_thread_starts_leaves_one_whose_first_program_is_on_its_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
