@@ -79,7 +79,8 @@ class Event(ABC):
 class Runtime(ABC):
     """One GPU, seen from the one thread that runs its replica.
 
-    ``compute`` is the stream of kernels, ``copies`` that of transfers beside them.
+    ``compute`` is the stream of kernels. Beside them ``copies`` is that of transfers to the GPU; ``fetches`` is
+    that of transfers back, which wait for a step that later feeds need not wait for.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Runtime(ABC):
     properties: Properties
     compute: Stream
     copies: Stream
+    fetches: Stream
     xp: Any
     """The array module of device memory."""
     nccl: Any
