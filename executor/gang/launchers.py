@@ -5,6 +5,7 @@ The front door registers launchers, so that nothing here knows Ray.
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from abc import ABC, abstractmethod
@@ -170,6 +171,8 @@ def _make_room(places: Sequence[Place]) -> None:
         )
     for key in [key for key, gang in _gangs.items() if _shared(gang, key[1], gpus)]:
         other_config = key[0] != current_config().model_dump_json()
+        if not other_config and _wanted(_gangs[key]):
+            gc.collect()  # a program that is gone may be left in a circle, as of a caught error's traceback
         if other_config or not _wanted(_gangs[key]):
             _close(key)
             continue
