@@ -183,12 +183,14 @@ def test_a_program_that_is_gone_with_what_refers_to_itself_leaves_its_gpus_too()
 
 
 def test_a_program_without_places_leaves_its_gpu_also_to_a_gang_that_it_did_not_start() -> None:
-    net = on(fluid.CUDAPlace(0))
-    net.run(parallel(net, 0), feed(4), [])
-    losses(net, net.main, 1)
-    net.run(parallel(net, 0, 1), feed(4), [])
-    losses(net, net.main, 1)  # on a replica of theirs
-    net.run(parallel(net, 1), feed(4), [])
+    there, here = (on(place) for place in _places())
+    for i, gpus in enumerate([(0,), (), (0, 1), (), (1,), ()]):
+        # without places it runs on a replica of those before
+        program = parallel(there, *gpus) if gpus else there.main
+        trained = np.mean(there.run(program, feed(8, i), [there.loss])[0])
+        np.testing.assert_allclose(
+            trained, here.run(here.main, feed(8, i), [here.loss])[0], rtol=1e-5
+        )
 
 
 def test_a_gang_that_another_thread_starts_leaves_one_whose_first_program_is_on_its_way(
