@@ -50,6 +50,12 @@ class Waiting(partial[Any]):
     captured = False
 
 
+class Reading(partial[Any]):
+    """A call for the host that reads device memory, and so waits for ``compute`` without a deadline."""
+
+    captured = False
+
+
 class Fork(ABC):
     """A call that puts work on another stream, once ``compute`` has come to it; a graph can hold it.
 
