@@ -329,6 +329,8 @@ class CompiledProgram(Runnable):
             exec_strategy=execution,
             share_with=shared,
         )
+        if not self._data_parallel:
+            gang.guests.add(run)
         run.trace(self._tracing)
         return run
 

@@ -64,6 +64,7 @@ class CupyRuntime(Runtime):
             device_properties = cupy.cuda.runtime.getDeviceProperties(index)
             self.compute = cupy.cuda.Stream(non_blocking=True)
             self.copies = cupy.cuda.Stream(non_blocking=True)
+            self.fetches = cupy.cuda.Stream(non_blocking=True)
         self._streams: list[Any] = []
         self.properties = Properties(
             device_properties["name"].decode(),
@@ -240,7 +241,7 @@ class CupyRuntime(Runtime):
         stream.wait_event(event.event)
 
     def synchronize(self) -> None:
-        for stream in (self.compute, self.copies, *self._streams):
+        for stream in (self.compute, self.copies, self.fetches, *self._streams):
             stream.synchronize()
 
     def use(self) -> None:

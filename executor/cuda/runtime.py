@@ -50,6 +50,12 @@ class Waiting(partial[Any]):
     captured = False
 
 
+class Reading(partial[Any]):
+    """A call for the host that reads device memory, and so waits for ``compute`` without a deadline."""
+
+    captured = False
+
+
 class Fork(ABC):
     """A call that puts work on another stream, once ``compute`` has come to it; a graph can hold it.
 
@@ -79,7 +85,8 @@ class Event(ABC):
 class Runtime(ABC):
     """One GPU, seen from the one thread that runs its replica.
 
-    ``compute`` is the stream of kernels, ``copies`` that of transfers beside them.
+    ``compute`` is the stream of kernels. Beside them ``copies`` is that of transfers to the GPU; ``fetches`` is
+    that of transfers back, which wait for a step that later feeds need not wait for.
     """
 
     name: str
@@ -87,6 +94,7 @@ class Runtime(ABC):
     properties: Properties
     compute: Stream
     copies: Stream
+    fetches: Stream
     xp: Any
     """The array module of device memory."""
     nccl: Any

@@ -188,9 +188,9 @@ class Outward:
             runtime.wait(runtime.compute, slot.arrived)
         runtime.execute(self._moves[self._turn])
         slot.used = runtime.record(runtime.compute)
-        runtime.wait(runtime.copies, slot.used)
-        runtime.copy(slot.on_host, slot.on_device, runtime.copies)
-        slot.arrived = runtime.record(runtime.copies)
+        runtime.wait(runtime.fetches, slot.used)
+        runtime.copy(slot.on_host, slot.on_device, runtime.fetches)
+        slot.arrived = runtime.record(runtime.fetches)
         self._last = slot
 
     _last: _Slot | None = None
@@ -207,8 +207,8 @@ class Outward:
     ) -> Arriving:
         """Return some of the arrays that were sent last, by position.
 
-        ``behind``: an event of the stream of copies, before these, that must have passed, too. ``check``: see
-        :class:`Arriving`.
+        ``behind``: an event that must have passed, too; the step that is fetched from waited for it. ``check``:
+        see :class:`Arriving`.
         """
         event = self._last.arrived if self._last is not None else behind
         return Arriving([self._array_to_give(i) for i in which], event, check)

@@ -13,12 +13,13 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from ...graph.lowering.memory import GPU_ALIGNMENT
 from ..cuda.device_assert import Assertion, DeviceAsserts
 from ..cuda.device_vote import DeviceVote
 from ..cuda.kernel import CudaKernel
 from ..cuda.memory import DeviceMemory
 from ..cuda.runtime import Dims, Runtime, Step, describe_memory
-from ..host.arena import Memory, aligned, aligned_bytes
+from ..host.arena import ALIGNMENT, Memory, aligned, aligned_bytes
 from ..host.memory import total_memory
 from ..host.numbered import Memo, Rebound
 from ..host.writes import Writes
@@ -317,7 +318,8 @@ class Device:
     def _cut(self, nbytes: int) -> Any:
         """Take bytes from the lane's region, behind those that the instruction being bound has."""
         assert self.memory is not None
-        at = aligned(self._region_bytes)
+        # Libraries of a GPU want their workspaces on its boundary.
+        at = aligned(self._region_bytes, ALIGNMENT if self.runtime is None else GPU_ALIGNMENT)
         self._region_bytes = at + nbytes
         self.region_bytes = max(self.region_bytes, self._region_bytes)
         region = self.memory.scratch(self.lane, self._region_bytes)

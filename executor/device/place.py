@@ -109,13 +109,13 @@ def cuda_pinned_places(device_count: int | None = None) -> list[CUDAPinnedPlace]
 
 
 def register_gpu_counter(count: Callable[[], int]) -> None:
-    """Register a function that counts GPUs beyond those that this process sees."""
+    """Register a function that counts GPUs in the place of those that this process sees; 0: these count."""
     _counters.append(count)
 
 
 def gpu_count() -> int:
-    """Return how many GPUs the cluster has, or this machine if no cluster is joined."""
-    return max((count() for count in _counters), default=0)
+    """Return how many GPUs the cluster has, or this machine if no cluster with GPUs is joined."""
+    return next((number for count in reversed(_counters) if (number := count())), 0)
 
 
 _counters: list[Callable[[], int]] = [local_gpus]

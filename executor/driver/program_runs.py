@@ -121,6 +121,7 @@ class ProgramRuns:
             plain=True,
             compile=self._compiler,
         )
+        gang.guests.add(run)
         self._by_scope[id(scope)] = run
         return run
 

@@ -41,6 +41,8 @@ class Gang(Lockstep):
         super().__init__(delivery, config)
         self._started_with = delivery.size
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()  # what may run on it again
+        # of these, what named no places: any replica on its place will do
+        self.guests: weakref.WeakSet[Any] = weakref.WeakSet()
         self._leaving: list[weakref.WeakMethod[Callable[[], None]]] = []
         self._unwanted: dict[str, list[int]] = {"programs": [], "scopes": []}
         self._memory: dict[int, int] = {}  # program -> what its replicas had when it was loaded

@@ -5,6 +5,7 @@ The front door registers launchers, so that nothing here knows Ray.
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from abc import ABC, abstractmethod
@@ -125,7 +126,6 @@ def gang_for(places: Sequence[Place], trainers: Trainers | None = None) -> Gang:
             if trainers is not None:
                 config = launcher_of(config).home(config)
             _gangs[key] = launcher_of(config).start(places, config)
-        _standing.discard(key)
         return _gangs[key]
 
 
@@ -138,16 +138,16 @@ def gang_at(place: Place) -> Gang:
                 single = gang if len(places) == 1 else single_at(gang, places, place)
                 if single is not None:
                     return single
-        gang = gang_for([place])
-        _standing.add((config, (place,), None))
-        return gang
-
-
-_standing: set[tuple[Any, ...]] = set()  # gangs of one that leave when their GPU is wanted
+        return gang_for([place])
 
 
 def _in_use(gang: Gang) -> bool:
     return not gang.delivery.broken and any(user.users for user in (gang, *gang.singles.values()))
+
+
+def _wanted(gang: Gang) -> bool:
+    """Tell whether a program that named the gang's places may run there again."""
+    return not gang.delivery.broken and any(user not in gang.guests for user in gang.users)
 
 
 def _shared(gang: Gang, places: Sequence[Place], gpus: Sequence[CUDAPlace]) -> list[int]:
@@ -157,10 +157,10 @@ def _shared(gang: Gang, places: Sequence[Place], gpus: Sequence[CUDAPlace]) -> l
 
 
 def _make_room(places: Sequence[Place]) -> None:
-    """Free the GPUs of a new gang: close gangs there that are unused, or configured otherwise.
+    """Free the GPUs of a new gang: close gangs there that are configured otherwise, or have guests alone.
 
     Raises:
-        PlacementError: a GPU is asked for twice, or a gang in use holds it.
+        PlacementError: a GPU is asked for twice, or a program named the places of a gang that holds it.
     """
     gpus = [place for place in places if isinstance(place, CUDAPlace)]
     twice = sorted({place.device_id for place in gpus if gpus.count(place) > 1})
@@ -171,9 +171,10 @@ def _make_room(places: Sequence[Place]) -> None:
         )
     for key in [key for key, gang in _gangs.items() if _shared(gang, key[1], gpus)]:
         other_config = key[0] != current_config().model_dump_json()
-        if key in _standing or other_config or not _in_use(_gangs[key]):
+        if not other_config and _wanted(_gangs[key]):
+            gc.collect()  # a program that is gone may be left in a circle, as of a caught error's traceback
+        if other_config or not _wanted(_gangs[key]):
             _close(key)
-            _standing.discard(key)
             continue
         shared = _shared(_gangs[key], key[1], gpus)
         numbers = ", ".join(map(str, shared))

@@ -12,7 +12,7 @@ import numpy as np
 from ...graph.ops.collective import COLLECTIVES
 from ...strategies.errors import CollectiveError, ExecutionError
 from ..cuda.memory import DeviceMemory
-from ..cuda.runtime import Fork, Runtime, Step, Waiting, graph_can_hold
+from ..cuda.runtime import Fork, Reading, Runtime, Step, Waiting, graph_can_hold
 from ..cuda.transfers import Arriving, Outward, Staged
 from ..device.host_device import OnHost
 from .captures import Captures, Key, Segment
@@ -175,7 +175,7 @@ class CudaPlan(Plan):
 
     def _on_host(self, step: Step) -> None:
         """Make a call for the host; one that waits for the GPU may find it waiting for a peer that is gone."""
-        if self.vote is not None and isinstance(step, OnHost):
+        if self.vote is not None and isinstance(step, OnHost | Reading):
             self.runtime.host(Waiting(self.vote.reached, False))
         self.runtime.host(step)
 

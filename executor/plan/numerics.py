@@ -7,7 +7,6 @@ written before all replicas have looked: a step that is refused changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -17,6 +16,7 @@ from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
 from ...strategies.errors import InvalidType
 from ...strategies.flags import flag_value, set_flags
 from ...strategies.types import is_float
+from ..cuda.runtime import Reading
 
 FLAG = "FLAGS_check_nan_inf"
 
@@ -68,7 +68,7 @@ def looks(
         for name, array in _named(program, arrays, node.inputs).items()
         if id(array) not in addresses
     }
-    return [partial(_look, outputs, inputs, xp)] if outputs else []
+    return [Reading(_look, outputs, inputs, xp)] if outputs else []
 
 
 def _named(

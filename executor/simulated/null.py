@@ -65,7 +65,7 @@ class NullRuntime(HostMemoryRuntime):
     def __init__(self) -> None:
         self.index = 0
         self.properties = Properties("null GPU", (9, 0), 132, 141 << 30)
-        self.compute, self.copies = NullStream(), NullStream()
+        self.compute, self.copies, self.fetches = (NullStream() for _ in range(3))
         self.call_counts: Counter[str] = Counter()
         self.launch_counts: Counter[str] = Counter()
 

@@ -91,7 +91,7 @@ class SimulatedRuntime(HostMemoryRuntime):
         self.properties = Properties("simulated GPU", (9, 0), 4, memory)
         self._streams: list[SimulatedStream] = []
         self._turn = threading.RLock()
-        self.compute, self.copies = self.stream(), self.stream()
+        self.compute, self.copies, self.fetches = (self.stream() for _ in range(3))
         self._used_bytes = 0
         self._pinned = MemoryRanges()
 

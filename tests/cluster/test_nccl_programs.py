@@ -37,11 +37,13 @@ def compiled(
     on_gpus: bool = True,
     fetches: Sequence[str] | None = None,
     middle: str | None = None,
+    checks: bool = False,
     **switches: Any,
 ) -> tuple[Compiled, dict[str, Any]]:
     """Return three layers trained by momentum, a bucket for each gradient, and values to begin with.
 
-    ``fetches``: names (None: the loss). ``middle``: the device of the layer in the middle.
+    ``fetches``: names (None: the loss). ``middle``: the device of the layer in the middle. ``checks``: the host
+    looks for NaN.
     """
     main, startup = fluid.Program(), fluid.Program()
     main.random_seed = 3
@@ -55,7 +57,9 @@ def compiled(
         loss = fluid.layers.mean(fluid.layers.square_error_cost(hidden, y))
         fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
     strategy = BuildStrategy(**switches)
-    target = Target(replicas=replicas, strategy=strategy, has_loss=True, bucket_bytes=8)
+    target = Target(
+        replicas=replicas, strategy=strategy, has_loss=True, bucket_bytes=8, checks=checks
+    )
     able, back_end = (GPU, "cupy") if on_gpus else (capabilities(), "numpy")
     names = (loss.name,) if fetches is None else tuple(fetches)
     model = compile_program(main, ("x", "y"), names, target, able, back_end)
@@ -273,12 +277,13 @@ def test_gpus_of_one_process_meet_on_the_host(monkeypatch: pytest.MonkeyPatch) -
     gang.close()
 
 
-@pytest.mark.parametrize("way", ["timed", "with work on the host"])
+@pytest.mark.parametrize("way", ["timed", "with work on the host", "looked at"])
 def test_a_rank_that_is_lost_within_a_step_is_not_waited_for_by_a_host_that_waits_for_its_gpu(
     way: str,
 ) -> None:
     """Which waits for the lost one's gradients, and knows no deadline."""
-    model, values = compiled(2, middle="cpu" if way != "timed" else None)
+    middle = "cpu" if way == "with work on the host" else None
+    model, values = compiled(2, middle=middle, checks=way == "looked at")
     with crew("nccl", 2, 20.0) as team:
         loaded(team, model, values)
         for number in range(2):

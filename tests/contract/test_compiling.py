@@ -146,6 +146,10 @@ def test_one_place_may_stand_alone(gang: str) -> None:
 def test_gpu_places(monkeypatch: pytest.MonkeyPatch) -> None:
     from rowlock.executor.device import place
 
+    # No cluster is joined, or none with GPUs; one that lends some of this host's, or has more hosts
+    for cluster, places in ((0, 8), (4, 4), (16, 16)):
+        monkeypatch.setattr(place, "_counters", [lambda: 8, lambda cluster=cluster: cluster])
+        assert len(fluid.cuda_places()) == places
     monkeypatch.setattr(place, "gpu_count", lambda: 0)
     with pytest.raises(AssertionError, match="no GPU"):
         fluid.cuda_places()

@@ -15,6 +15,7 @@ from rowlock.executor.driver.program_runs import ProgramRuns
 from rowlock.executor.gang import launchers
 from rowlock.executor.simulated.simulated import COUNT, MEMORY
 from rowlock.strategies.errors import ExecutionError, PlacementError, ResourceExhausted, TrainerLost
+from rowlock.strategies.garbage import gc_paused
 from tests.contract.nets import OPTIMIZERS, Net, feed
 from tests.contract.rings import add_ring
 from tests.ops.gpu import needs_compiler
@@ -168,6 +169,28 @@ def test_a_program_that_is_gone_leaves_its_gpus() -> None:
     net = on(fluid.CUDAPlace(0))
     net.run(parallel(net, 0, 1), feed(4), [])
     net.run(parallel(net, 0), feed(4), [])
+
+
+def test_a_program_that_is_gone_with_what_refers_to_itself_leaves_its_gpus_too() -> None:
+    """As one does that the traceback of a caught error has."""
+    net = on(fluid.CUDAPlace(0))
+    circle = [parallel(net, 0, 1)]
+    circle.append(circle)
+    with gc_paused():
+        net.run(circle[0], feed(4), [])
+        del circle
+        net.run(parallel(net, 0), feed(4), [])
+
+
+def test_a_program_without_places_leaves_its_gpu_also_to_a_gang_that_it_did_not_start() -> None:
+    there, here = (on(place) for place in _places())
+    for i, gpus in enumerate([(0,), (), (0, 1), (), (1,), ()]):
+        # without places it runs on a replica of those before
+        program = parallel(there, *gpus) if gpus else there.main
+        trained = np.mean(there.run(program, feed(8, i), [there.loss])[0])
+        np.testing.assert_allclose(
+            trained, here.run(here.main, feed(8, i), [here.loss])[0], rtol=1e-5
+        )
 
 
 def test_a_gang_that_another_thread_starts_leaves_one_whose_first_program_is_on_its_way(

@@ -12,6 +12,7 @@ from rowlock import fluid
 from rowlock.executor.cuda.memory import DeviceMemory
 from rowlock.executor.cuda.transfers import (
     Arriving,
+    Outward,
     Staged,
     Uploads,
     dense_like,
@@ -25,6 +26,7 @@ from rowlock.executor.replica.message import Message
 from rowlock.executor.replica.options import RunOptions
 from rowlock.executor.replica.replica import Replica
 from rowlock.executor.simulated.simulated import SimulatedRuntime
+from rowlock.executor.simulated.streams import NOT_YET
 from rowlock.graph.compile import compile_program
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.errors import ExecutionError
@@ -69,6 +71,24 @@ def test_a_first_feed_waits_for_what_used_its_memory_before() -> None:
     staged.send(feeds)
     runtime.synchronize()
     assert place.tolist() == [1.0] * 4
+
+
+def test_a_feed_does_not_wait_until_the_step_before_is_fetched() -> None:
+    """A GPU copies both ways at once, and what is fetched waits for its step."""
+    runtime = SimulatedRuntime()
+    place, result = (device_array(runtime, (4,), np.float32) for _ in range(2))
+    staged, outward = Staged(runtime, [place]), Outward(runtime, [result])
+    under_way = [True]
+    runtime.execute([lambda: NOT_YET if under_way else result.fill(3)])
+    outward.send()
+    feeds = [np.ones(4, np.float32)]
+    staged.bring(feeds)
+    assert runtime.copies.advance(runtime.copies.put)
+    under_way.clear()
+    staged.send(feeds)
+    outward.wait()
+    runtime.synchronize()
+    assert (outward.arrays[0].tolist(), place.tolist()) == ([3.0] * 4, [1.0] * 4)
 
 
 class Trained:

@@ -61,8 +61,8 @@ def test_words_are_cleared_in_the_order_of_the_compute_stream(cupy: FakeCupy) ->
     asserts = DeviceAsserts(runtime)
     (cleared,) = [did for did in cupy.did if did[0] == "copy"]
     assert cleared[1] == asserts.word.data.ptr and cleared[3:] == (8, 1, runtime.compute.ptr)
-    assert cupy.did[-2:] == [
-        ("synchronize", stream) for stream in (runtime.compute, runtime.copies)
+    assert cupy.did[-3:] == [
+        ("synchronize", stream) for stream in (runtime.compute, runtime.copies, runtime.fetches)
     ]
     assert not hasattr(asserts.word, "filled")
 
@@ -174,7 +174,12 @@ def test_nothing_is_under_way_and_no_garbage_goes_while_a_graph_is_captured(cupy
 
     def step() -> None:
         synchronized = [did[1] for did in cupy.did if did[0] == "synchronize"]
-        seen.append(({runtime.compute, runtime.copies} <= set(synchronized), gc.isenabled()))
+        seen.append(
+            (
+                {runtime.compute, runtime.copies, runtime.fetches} <= set(synchronized),
+                gc.isenabled(),
+            )
+        )
         Cycle()
 
     Cycle()

@@ -11,7 +11,14 @@ import pytest
 
 from rowlock.executor.cuda.kernel import CudaKernel
 from rowlock.executor.cuda.runtime import Captured, Runtime
-from rowlock.executor.cuda.transfers import device_array, download, upload
+from rowlock.executor.cuda.transfers import (
+    SLOTS,
+    Outward,
+    Staged,
+    device_array,
+    download,
+    upload,
+)
 from tests.ops.gpu import needs_compiler
 
 pytestmark = needs_compiler
@@ -184,6 +191,24 @@ def test_transfers_overlap_kernels(hardware: Runtime) -> None:
     hardware.record(hardware.copies).synchronize()
     assert not computed.done(), "the copies waited for the kernel"
     computed.synchronize()
+
+
+def test_a_feed_comes_while_a_fetch_waits_for_its_step(hardware: Runtime) -> None:
+    place, result = (device_array(hardware, (1 << 20,), np.float32) for _ in range(2))
+    staged, outward = Staged(hardware, [place]), Outward(hardware, [result])
+    spin = hardware.launch(SPIN, (1, 1, 1), (1, 1, 1), [200_000_000])
+    for _ in range(SLOTS):  # the first ones allocate, which may wait for kernels
+        staged.send([np.zeros(1 << 20, np.float32)])
+        outward.send()
+    hardware.execute([spin])
+    hardware.synchronize()
+    hardware.execute([spin])
+    computed = hardware.record(hardware.compute)
+    outward.send()
+    staged.bring([np.ones(1 << 20, np.float32)])
+    hardware.record(hardware.copies).synchronize()
+    assert not computed.done(), "the feed waited for the step that is fetched from"
+    outward.wait()
 
 
 def test_what_copies_reach_is_told(hardware: Runtime, record_property: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 import rowlock.fluid as fluid
 from rowlock.executor import kernels as _kernels  # noqa: F401 - fills the table of kernels
 from rowlock.executor.cuda import nvrtc
-from rowlock.executor.cuda.gemm import Gemm, ReferenceBlas
+from rowlock.executor.cuda.gemm import Gemm, ReferenceBlas, ReferenceProduct
 from rowlock.executor.cuda.memory import DeviceMemory
 from rowlock.executor.cuda.runtime import graph_can_hold
 from rowlock.executor.device.device import Device
@@ -135,6 +135,23 @@ def test_what_lies_off_a_boundary_is_no_part_of_an_epilogue() -> None:
     for aux, calls in ((before, None), (np.zeros_like(before), 1)):
         whole = finished(simulated(), x, y, d, "gelu_aux", aux=aux)
         assert (whole and len(whole)) == calls
+
+
+def test_workspaces_begin_on_a_boundary_whatever_scratch_lies_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On Hopper, products whose workspace lies off 256 bytes fail."""
+    workspaces = []
+
+    def noted(self: Any, gemm: Gemm, operands: Any, workspace: Any) -> Any:
+        workspaces.append(workspace.ctypes.data)
+        return ReferenceProduct(gemm, operands)
+
+    monkeypatch.setattr(ReferenceBlas, "workspace", 32)
+    monkeypatch.setattr(ReferenceBlas, "bind", noted)
+    a, b = (np.zeros((3, 3, 3), "float32")[:, :, 0] for _ in range(2))  # copied to scratch
+    product(simulated(), a, b, np.zeros((3, 3, 2), "float32")[:, :, 0])
+    assert [at % 256 for at in workspaces] == [0]
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,10 @@ from rowlock.executor.device.device import Device
 from rowlock.executor.host.arena import Region
 from rowlock.executor.kernels.array.conv import Geometry
 from rowlock.executor.kernels.cublaslt import conv
-from rowlock.executor.kernels.cuda import by_index, pool, selected_rows
+from rowlock.executor.kernels.cuda import by_index, pool, selected_rows, tiles
 from rowlock.executor.simulated.simulated import SimulatedRuntime
 from rowlock.graph.ops.registry import OPS
+from rowlock.strategies.errors import Unsupported
 from tests.ops.cuda_cases import CUDA
 from tests.ops.gpu import gpu, needs_compiler
 from tests.ops.harness import run as run_op
@@ -84,6 +85,12 @@ def test_sums_of_more_than_a_billion_rows() -> None:
     arguments = [*read(keys=keys), *written(ends=ends), *ints(rows=rows)]
     each(simulated(), "sort_ends", by_index._ENDS, arguments, len(keys))()
     np.testing.assert_array_equal(ends[-4:], [[0, 0], [0, 2], [0, 0], [2, 3]])
+
+
+def test_channels_of_more_vectors_than_31_bits_count_are_refused() -> None:
+    images = reserved((3, 2, (1 << 15) - 1, (1 << 15) + 1), np.float16)
+    with pytest.raises(Unsupported, match="fewer than 2,147,483,648 elements"):
+        tiles.Channels(simulated(), "NCHW", images)
 
 
 def test_one_row_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:

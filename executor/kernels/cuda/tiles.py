@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ....graph.ops.operands import Array
-from ...codegen.cuda_launches import Argument, call, divisor, ints, longs, names, run
+from ....strategies.errors import Unsupported
+from ...codegen.cuda_launches import MOST, Argument, call, divisor, ints, longs, names, run
 from ...cuda.runtime import Step
 from ...device.device import Device
 from .rows import Tiles, accumulator, share_columns, share_planes, vector
@@ -93,6 +94,9 @@ def _columns(cut: Tiles, rows: int, width: int) -> Tile:
 
 
 def _planes(cut: Tiles, total: int, channels: int, plane: int) -> Tile:
+    if total // cut.vector >= MOST:  # which the multiplier divides
+        text = f"a batch norm is for fewer than {MOST * cut.vector:,} elements a channel"
+        raise Unsupported(f"{text}, not {total:,}")
     per = max(plane // cut.vector, 1)
     multiplier, bits = divisor(per)
     arguments = (
