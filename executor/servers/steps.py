@@ -225,6 +225,10 @@ class SyncSteps(Steps):
 class AsyncSteps(Steps):
     """A gradient is applied when it comes."""
 
+    def __init__(self, state: ServerState) -> None:
+        super().__init__(state)
+        self._scheduled = False  # the rate was computed that the next gradient is applied with
+
     def takes_alone(self, progress: Progress, number: int, name: str) -> bool:
         """Trainers share the memory of a gradient."""
         return False
@@ -242,6 +246,8 @@ class AsyncSteps(Steps):
             updates.write(push.name, push.values)
         else:
             rows = {gradient.name: [(push.rows, push.values)]}
+        if not self._scheduled:
+            self.state.attempt(self._schedule)
         self.state.attempt(lambda: updates.update([gradient.name], (), rows, progress.id))
         progress.taken[push.name] = push.number
         return True
@@ -252,15 +258,19 @@ class AsyncSteps(Steps):
             return
         counter = self.state.updates.memory(push.name)
         counter += push.values.astype(counter.dtype).reshape(counter.shape)
-        self.state.updates.schedule()
+        self._schedule()
         progress.taken[push.name] = push.number
+
+    def _schedule(self) -> None:
+        self.state.updates.schedule()
+        self._scheduled = True
 
     def sent(self, progress: Progress, number: int) -> None:
         """Count the step."""
         if number <= progress.number:
             return
         if not self.state.parts.counters:
-            self.state.attempt(self.state.updates.schedule)
+            self.state.attempt(self._schedule)
         progress.end(number, self.state.trainers)
         self.applied += 1
 
@@ -296,3 +306,4 @@ class AsyncSteps(Steps):
     def restored(self, applied: int) -> None:
         """Go on: what was applied since the snapshot is lost, and what comes next is applied."""
         self.applied = applied
+        self._scheduled = applied > 0  # a snapshot has the rate

@@ -13,8 +13,8 @@ from rowlock import fluid
 from rowlock.graph.transpiler.exchange import exchange_of
 from rowlock.strategies.errors import InvalidValue
 
-from .nets import Layers, batches, plain_sgd, regression, shared_out, table_alone
-from .roles import Roles, threads, together, transpiled
+from .nets import SCHEDULES, Layers, batches, plain_sgd, regression, shared_out, table_alone
+from .roles import Roles, alone, threads, together, transpiled
 
 
 def late_split(config: Any) -> None:
@@ -79,6 +79,24 @@ def test_a_schedule_counts_the_steps_of_all_trainers() -> None:
     assert not roles.errors
     assert roles.left["learning_rate"] == 0.0
     assert roles.left["@LR_DECAY_COUNTER@.trainer_0"] == 10
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [
+        *(("async", name) for name in SCHEDULES),
+        *((mode, "noam") for mode in ("late split", "half-async", "dc-asgd")),
+    ],
+)
+def test_a_schedule_of_one_trainer_is_that_of_one_process(mode: str, name: str) -> None:
+    """From the first step on, whose gradient comes before the trainer has told of any step."""
+    net = partial(regression, lambda: fluid.optimizer.SGD(SCHEDULES[name]()))
+    feeds = batches(12)
+    with threads():
+        roles = together(net, [feeds], sync=False, config=MODES[mode])
+    assert not roles.errors
+    losses, _ = alone(net, feeds, roles.initial)
+    np.testing.assert_allclose(roles.losses[0], losses, 1e-5, 1e-6)
 
 
 @pytest.mark.parametrize("bound", [1, 3])
