@@ -19,6 +19,8 @@ CURES = {
     "paddle.DataParallel": "CompiledProgram(program).with_data_parallel(loss_name) runs it on many places.",
     "distributed.fleet.distributed_model": "Programs are static: distributed_optimizer is enough.",
     "distributed.fleet.distributed_scaler": "DistributedStrategy.amp scales the loss.",
+    "distributed.fleet.launch": "python -m rowlock.distributed.launch starts workers, and servers by "
+    "--server_num or --servers.",
     "distributed.spawn": "python -m rowlock.distributed.launch script.py starts workers.",
     "static.IpuCompiledProgram": "CPUPlace and CUDAPlace are what programs run on.",
     "static.IpuStrategy": "CPUPlace and CUDAPlace are what programs run on.",

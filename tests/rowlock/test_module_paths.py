@@ -173,6 +173,10 @@ def test_a_script_runs_unchanged_under_the_alias(tmp_path: Path) -> None:
         (["."], "'.' is a folder without __main__.py."),
         (["-m", "absent.module"], "there is no module 'absent.module'."),
         (["-m", "paddle.distributed.absent"], "'paddle.distributed' has no attribute 'absent'."),
+        (
+            ["-m", "paddle.distributed.fleet.launch"],
+            "rowlock.distributed.launch starts workers, and",
+        ),
         (["-m", "paddle.nothere"], "module 'paddle' has no attribute 'nothere'."),
     ],
 )
