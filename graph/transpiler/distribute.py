@@ -91,6 +91,11 @@ class DistributeTranspiler:
             topology = self._topology(checked, sync_mode)
             write = geo.rewrite if self.config.geo_sgd_mode else _rewrite
             self._plan = write(self.config, main, startup, topology)
+            if not self._plan.trained and self._plan.table is None:
+                warn_user(
+                    "transpile: no optimizer updates a parameter of the program, so servers hold none, and "
+                    "trainers learn nothing. Call minimize before transpile."
+                )
         else:
             meet = collective.write_nccl2 if self.config.mode == "nccl2" else collective.rewrite
             meet(self.config, main, startup, trainer_id, trainers, current_endpoint)

@@ -124,12 +124,10 @@ class ServerWriter:
             names = counters(self.topology.trainers)
             for name in names:
                 copy_variable(self.block, self.block.var(COUNTER), name=name)
-            slots = ({"X": names}, {"Out": COUNTER})
-            append(block, "sum", slots, {}, int(OpRole.LRSched))
+            append(block, "sum", ({"X": names}, {"Out": COUNTER}), {}, int(OpRole.LRSched))
             if self.plan.first_step:
-                slots = ({"X": COUNTER}, {"Out": COUNTER})
-                attrs = {"step": self.plan.first_step}
-                append(block, "increment", slots, attrs, int(OpRole.LRSched))
+                step, counter = {"step": self.plan.first_step}, ({"X": COUNTER}, {"Out": COUNTER})
+                append(block, "increment", counter, step, int(OpRole.LRSched))
             return
         attrs = {}
         inner = op.attrs.get("sub_block")

@@ -447,6 +447,17 @@ def test_programs_that_were_transpiled_for_nccl2(gang: str) -> None:
         assert_close(net.parameters(), alone.parameters())
 
 
+def test_a_program_for_several_trainers_that_is_compiled_for_one_warns() -> None:
+    net, config, ends = Net(), fluid.DistributeTranspilerConfig(), endpoints(2)
+    config.mode = "nccl2"
+    fluid.DistributeTranspiler(config).transpile(
+        0, net.main, trainers=",".join(ends), startup_program=net.startup, current_endpoint=ends[0]
+    )
+    with pytest.warns(UserWarning, match=r"for 2 trainers, and num_trainers is 1.*trainer_id"):
+        fluid.CompiledProgram(net.main).with_data_parallel(net.loss.name)
+    fluid.CompiledProgram(net.main.clone(for_test=True)).with_data_parallel()  # a test runs alone
+
+
 def test_the_front_of_paddle_1(threads: None) -> None:
     ends, nets = endpoints(2), [Net(), Net()]
 
