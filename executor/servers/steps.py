@@ -230,9 +230,8 @@ class SharedRows:
     def __init__(self, state: ServerState) -> None:
         self._state, self._tables = state, state.parts.shared_rows
         self._changed: dict[tuple[int, str], list[Array]] = {}
-        self._last: dict[
-            tuple[int, str], tuple[int, Array]
-        ] = {}  # a pull that is heard twice has them again
+        # By the number of the pull: one that is heard twice is given them again.
+        self._last: dict[tuple[int, str], tuple[int, Array]] = {}
 
     def note(self, trainer: int, change: str, rows: Array) -> None:
         """Note rows that a trainer changed. Those that join later pull whole tables."""
