@@ -329,7 +329,8 @@ class AsyncSteps(Steps):
         if self.state.config.staleness_bound is None or not progress.computing:
             progress.begin()
         updates = self.state.updates
-        tables, arrays = self._shared_rows.pulled(pull), {}
+        tables = self._shared_rows.pulled(pull)
+        arrays: dict[str, Array] = {}
         for name in pull.names:
             if name in tables:
                 arrays |= tables[name]
