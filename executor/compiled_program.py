@@ -167,8 +167,15 @@ class CompiledProgram(Runnable):
         """Refuse trainers that cannot be now: the first step would wait for them."""
         from ..strategies.build import BuildStrategy
 
+        trainers = None
         if isinstance(self._build_strategy, BuildStrategy):
-            trainers_of(self._build_strategy, self._snapshot, bool(self._loss_name))
+            trainers = trainers_of(self._build_strategy, self._snapshot, bool(self._loss_name))
+        count = len(self._snapshot._trainers_endpoints)
+        if trainers is None and self._loss_name and count > 1:
+            warn_user(
+                f"transpile wrote this program for {count} trainers, and num_trainers is 1: this one trains "
+                f"alone. Set num_trainers = {count} and trainer_id, of BuildStrategy or of ParallelExecutor."
+            )
 
     def _check_loss_name(self, loss_name: str | None) -> None:
         if loss_name is not None and not isinstance(loss_name, str):

@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         module = arguments[1]
         own = _own(module) if module.split(".")[0] == _PADDLE else module
         try:
-            refusal = "" if _exists(own) else f"there is no module {module!r}."
+            refusal = "" if _exists(module) else f"there is no module {module!r}."
         except NotBuilt as error:
             refusal = str(error)
         if refusal:

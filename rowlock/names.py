@@ -19,6 +19,8 @@ CURES = {
     "paddle.DataParallel": "CompiledProgram(program).with_data_parallel(loss_name) runs it on many places.",
     "distributed.fleet.distributed_model": "Programs are static: distributed_optimizer is enough.",
     "distributed.fleet.distributed_scaler": "DistributedStrategy.amp scales the loss.",
+    "distributed.fleet.launch": "python -m rowlock.distributed.launch starts workers, and servers by "
+    "--server_num or --servers.",
     "distributed.spawn": "python -m rowlock.distributed.launch script.py starts workers.",
     "static.IpuCompiledProgram": "CPUPlace and CUDAPlace are what programs run on.",
     "static.IpuStrategy": "CPUPlace and CUDAPlace are what programs run on.",
@@ -188,8 +190,14 @@ class _Refusals(importlib.abc.MetaPathFinder):
         return None
 
 
-_PACKAGE = __name__.split(".")[0]
+_PACKAGE, _ALIAS = __name__.split(".")[0], "paddle"
 sys.meta_path.append(_Refusals())
+
+
+def _public(module: str) -> str:
+    """Return the name by which a program imports a module: Paddle's if ``rowlock.alias`` gave it."""
+    package = sys.modules[_PACKAGE]
+    return _ALIAS + module.removeprefix(_PACKAGE) if sys.modules.get(_ALIAS) is package else module
 
 
 def _of_paddle(module: str, name: str) -> str | None:
@@ -205,8 +213,8 @@ def _refusal(module: str, name: str) -> str:
     from .strategies.errors import nearest
 
     if name.startswith("__"):  # Python looks these up in every module
-        return f"module {module!r} has no attribute {name!r}"
+        return f"module {_public(module)!r} has no attribute {name!r}"
     present = list(getattr(sys.modules.get(module), "__all__", ()))
     return _of_paddle(module, name) or (
-        f"module {module!r} has no attribute {name!r}.{nearest(name, present)}"
+        f"module {_public(module)!r} has no attribute {name!r}.{nearest(name, present)}"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from argparse import REMAINDER, ArgumentParser, Namespace
+from argparse import REMAINDER, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
 
 from ...strategies.errors import EnforceNotMet
@@ -34,9 +34,9 @@ def job_parser(command: str, description: str | None, log_dir: str | None) -> Ar
 
 
 def _switch(text: str) -> bool:
-    if text not in ("True", "False", "1", "0"):
-        raise ValueError(text)
-    return text in ("True", "1")
+    if text.lower() not in ("true", "false", "1", "0"):
+        raise ArgumentTypeError(f"must be True or False, got {text!r}")
+    return text.lower() in ("true", "1")
 
 
 def run_command(

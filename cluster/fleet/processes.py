@@ -8,6 +8,7 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ...strategies.errors import MissingFile
+from ...strategies.errors import InvalidValue, MissingFile
 
 _GRACE_S = 10.0  # between asking a process to end, and ending it
 _SERVERS_S = 30.0  # in which servers end by themselves, once all workers have
@@ -77,9 +78,12 @@ def run_job(
         members: what to start.
         command: a program and its arguments, the same for all.
         log_dir: a folder for what they write; None: they write where this process does.
+
+    Raises:
+        InvalidValue: the folder cannot be made, or written to.
     """
     if log_dir is not None:
-        os.makedirs(log_dir, exist_ok=True)
+        _make_folder(log_dir)
     exits: queue.SimpleQueue[_Running] = queue.SimpleQueue()
     running: list[_Running] = []
     try:
@@ -93,6 +97,17 @@ def run_job(
         return _INTERRUPTED
     finally:
         _end_all(running)
+
+
+def _make_folder(log_dir: str) -> None:
+    try:
+        os.makedirs(log_dir, exist_ok=True)
+        with tempfile.TemporaryFile(dir=log_dir):
+            pass
+    except OSError as error:
+        raise InvalidValue(
+            f"--log_dir {log_dir!r}: no files can be written there ({error.strerror}). Name another folder."
+        ) from None
 
 
 def _watch(child: _Running, exits: queue.SimpleQueue[_Running]) -> None:

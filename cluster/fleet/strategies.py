@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...executor.device.place import cpu_num
 from ...graph.transpiler.config import DistributeTranspilerConfig
 from ...strategies.errors import InvalidType, InvalidValue, Unsupported, nearest
 
@@ -75,7 +76,7 @@ class DistributedStrategy:
         self._server_runtime_config = ServerRuntimeConfig()
         self._build_strategy = BuildStrategy()
         self._execute_strategy = ExecutionStrategy()
-        threads = int(os.environ.get("CPU_NUM", "1"))
+        threads = cpu_num()
         self._execute_strategy.num_threads = threads
         if threads > 1:
             self._build_strategy.reduce_strategy = ReduceStrategy.Reduce

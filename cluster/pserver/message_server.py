@@ -1,7 +1,8 @@
 """The server's end of the wire: takes trainers' connections, hands messages to the service, sends its answers.
 
 A trainer's process has a number of its own choice, some connections that it asks on, each served by a thread,
-and one for heartbeats. It is lost once it had neither a connection, nor a heartbeat, for the deadline.
+and one for heartbeats. It is lost once it had neither a connection, nor a heartbeat, for the deadline. Another
+process takes its place only if it is gone, or silent.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ...executor.replica.message import Message
 from ...executor.rpc.answers import refusal_of
 from ...executor.rpc.messages import Goodbye, Hello, Refused, Service, parts_of
 from ...strategies.endpoints import split_endpoint
-from ...strategies.errors import ProtocolError
+from ...strategies.errors import InvalidValue, ProtocolError
 from ...strategies.log import log
 from ..channel.frame import ChannelClosed, Layout
 from ..primitives.doorway import STRANGERS, Claim, Doorway, listen_locally
@@ -35,12 +36,15 @@ _LOOK_S = 0.1
 _PAUSE_S = 1.0  # between two looks: more is none of the trainers' silence
 _LAST_ANSWERS_S = 2.0
 _CONNECTIONS = 64  # that a trainer's process may have at one time
+_SILENCE_S = 2.0  # without a heartbeat, of which a living process sends one each half second
+_SAME_PROCESS = 16  # the bits of a caller's number that tell wires of one process apart
 
 
 @dataclass
 class _Caller:
     """A trainer's process: the trainers that it speaks for, its connections, its last sign of life."""
 
+    number: int
     trainers: set[int] = field(default_factory=set)
     connections: set[Connection] = field(default_factory=set)
     heard: float = 0.0  # by the server's clock
@@ -136,7 +140,7 @@ class MessageServer:
         sender = Sender(near=near, published=self._published)
         connection = Connection(sock, Receiver(sock, self._buffers, self._places), sender)
         with self._lock:
-            caller = self._callers.setdefault(claim.caller, _Caller())
+            caller = self._callers.setdefault(claim.caller, _Caller(claim.caller))
             caller.connections.add(connection)
             caller.heard = self._clock.seconds
         serve = self._answer_calls if claim.purpose == CALLS else self._answer_heartbeats
@@ -183,11 +187,33 @@ class MessageServer:
         how = (
             "is frozen, or cut off from the network: it was not heard of"
             if is_connected
-            else "ended: its connection closed, and it did not come again"
+            else "ended without exe.close() or fleet.stop_worker(), and did not come again"
         )
         reason = f"trainer {trainer} {how} for {self._lost_after:g} s (ClusterConfig.trainer_deadline_s)."
         log.warning("%s", reason)
         self._service.lost(trainer, reason)
+
+    def _refuse_second(self, caller: _Caller, trainer: int) -> None:
+        """Raise if another process that is alive is this trainer: half of what they send would be left out."""
+        arrival, deadline = self._clock.seconds, Deadline(_SILENCE_S)
+        while not deadline.over:
+            with self._lock:
+                rivals = [
+                    other
+                    for other in self._callers.values()
+                    if trainer in other.trainers
+                    and other.connections
+                    and other.number >> _SAME_PROCESS != caller.number >> _SAME_PROCESS
+                ]
+            if not rivals:
+                return
+            if any(other.heard > arrival for other in rivals):
+                raise InvalidValue(
+                    f"two processes are trainer {trainer} of one training. Give each a trainer_id of its own "
+                    f"(PADDLE_TRAINER_ID); one that takes another's place begins when that has ended."
+                )
+            self._go_on()
+            time.sleep(_LOOK_S)
 
     def _note(self, caller: _Caller, record: Record) -> None:
         """Note which trainer a caller speaks for: the process that said hello last."""
@@ -241,6 +267,9 @@ class MessageServer:
         except ProtocolError as error:
             return refusal_of(error), 0
         try:
+            for part in parts_of(record):  # type: ignore[arg-type]  # a trainer sends messages
+                if isinstance(part, Hello):
+                    self._refuse_second(caller, part.trainer)
             answer: Record = self._service.handle(record)  # type: ignore[arg-type]  # others it refuses
         except Exception as error:
             return refusal_of(error), 0

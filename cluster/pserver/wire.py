@@ -7,6 +7,7 @@ again before anything new: messages are numbered, and the server leaves out what
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import socket
 import threading
@@ -37,6 +38,7 @@ _LOOKS = 20  # for a sign of life that is due, before a server is called frozen
 _CONNECT_S = 5.0
 _LOG_BYTES = 2 << 30  # of pushes that a server might have to hear again
 _IDLE = 16  # connections to one server that are kept open
+_PROCESS = secrets.randbits(16)  # with the process's number: servers know its wires by it
 
 
 class Directory:
@@ -59,7 +61,7 @@ class SocketWire(messages.Wire):
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
-        self._caller = secrets.randbits(32)
+        self._caller = (_PROCESS ^ os.getpid() & 0xFFFF) << 16 | secrets.randbits(16)
         self._links: dict[str, _Link] = {}
         self._lock = threading.Lock()
         self._closed = False

@@ -86,16 +86,24 @@ def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
                 f"CPU_NUM is not set: one CPU place is used. Set CPU_NUM (up to {os.cpu_count()}) for more.",
                 file=sys.stderr,
             )
-        text = os.environ.setdefault("CPU_NUM", "1")
-        try:
-            device_count = int(text)
-        except ValueError:
-            raise InvalidValue(
-                f"the environment's CPU_NUM must be an integer, got {text!r}."
-            ) from None
+        os.environ.setdefault("CPU_NUM", "1")
+        device_count = cpu_num()
     elif not isinstance(device_count, (int, np.integer)):
         raise InvalidType(f"cpu_places: device_count must be an int, got {device_count!r}.")
     return [CPUPlace()] * int(device_count)
+
+
+def cpu_num() -> int:
+    """Return the environment's CPU_NUM, 1 without it.
+
+    Raises:
+        InvalidValue: it is no integer.
+    """
+    text = os.environ.get("CPU_NUM", "1")
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidValue(f"the environment's CPU_NUM must be an integer, got {text!r}.") from None
 
 
 def cuda_pinned_places(device_count: int | None = None) -> list[CUDAPinnedPlace]:

@@ -57,13 +57,15 @@ class Tensor:
     """One array under a name, maybe rows of sequences (LoD). Reading gives a copy; ``set`` writes.
 
     While replicas hold newer values, reading fetches them first, and a write is sent before the next step.
-    What belongs to no scope may lie in page-locked memory (:meth:`set`).
+    What belongs to no scope may lie in page-locked memory (:meth:`set`). ``absence``: what an error
+    says while there is no value; empty: that a startup program has to be run.
     """
 
-    __slots__ = ("_array", "_blocks", "_lod", "link", "link_version", "name", "stamp")
+    __slots__ = ("_array", "_blocks", "_lod", "absence", "link", "link_version", "name", "stamp")
 
     def __init__(self, name: str = "") -> None:
         self.name = name
+        self.absence = ""
         self._array: np.ndarray | None = None
         self._blocks: PageLockedBlocks | None = None
         self._lod: LoD = ()
@@ -93,7 +95,8 @@ class Tensor:
             self._refresh()
         if self._array is None:
             raise NotInitialized(
-                f"variable {self.name!r} holds no value yet. Run its startup program first."
+                self.absence
+                or f"variable {self.name!r} holds no value yet. Run its startup program first."
             )
         return self._array
 

@@ -26,8 +26,10 @@ def check_initialized(program: ReplicaProgram, scope: Scope) -> None:
     """
     tensors = {name: scope.find_tensor(name) for name in program.needed_names()}
     for tensor in tensors.values():
-        if tensor is not None and not tensor.initialized and tensor.newer_elsewhere:
-            tensor.memory()  # an earlier step was fed it, or computed it first
+        if tensor is None or tensor.initialized:
+            continue
+        if tensor.newer_elsewhere or tensor.absence:
+            tensor.memory()  # an earlier step was fed it, or computed it first; or it says why it has none
     missing = [name for name, tensor in tensors.items() if tensor is None or not tensor.initialized]
     if missing:
         cure = "Run the startup program first: exe.run(startup_program)."

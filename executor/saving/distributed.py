@@ -18,9 +18,9 @@ from ...graph.transpiler.exchange import Exchange, Piece, Saved, TableLookup, ex
 from ...graph.transpiler.placement import Shard
 from ...graph.transpiler.plan import Distribution
 from ...graph.transpiler.server_program import serves
-from ...strategies.errors import InvalidValue, StateMismatch, first_of
+from ...strategies.errors import InvalidValue, StateMismatch, Unsupported, first_of
 from ...strategies.log import log
-from ..feed.scope import global_scope
+from ..feed.scope import Scope, global_scope
 from ..servers.session import Session, open_session
 from .files import inside, kind_of, path_of, reading, replacing
 from .variables import is_persistable, select_variables, value_of
@@ -66,6 +66,37 @@ def save_distributed(dirname: str | None, program: Program, filename: str | None
                 for number, endpoint in enumerate(distribution.topology.endpoints)
             ]
         )
+
+
+def scope_with_tables(program: Program, model: Program) -> Scope:
+    """Return a scope that has what a ``model`` of a program needs: the global one, or a child of it.
+
+    The child has the tables that the servers of a trainer's program hold, received from them.
+
+    Raises:
+        InvalidState: the trainer's executor has not run the startup program, or was closed.
+        Unsupported: the model looks a table with ``is_distributed=True`` up.
+    """
+    scope = global_scope()
+    if not is_trainers(program):
+        return scope
+    distribution = _distribution(program)
+    if any(op.type == "prefetch" for op in model.global_block().ops):
+        raise Unsupported(
+            f"a model cannot have the table {distribution.distributed_table!r}, of which each parameter server "
+            f"has a part (is_distributed=True): fluid.io.save_persistables saves the parts. Look it up with "
+            f"is_sparse=True alone to save it in a model."
+        )
+    needed_names = {v.name for v in select_variables(model, None, is_persistable)}
+    tables = sorted(distribution.tables & needed_names)
+    if not tables:
+        return scope
+    exchange = exchange_of(program)
+    session, scope = open_session(exchange), Scope(scope)
+    for name in tables:
+        value = served_value(session, exchange, name, distribution.shards[name])
+        scope.var(name).get_tensor().adopt(value)
+    return scope
 
 
 def load_distributed(dirname: str | None, program: Program, filename: object = None) -> None:

@@ -18,8 +18,10 @@ from ...graph.program.formats.program import order_as_copied, parse, serialize
 from ...graph.program.program import Program, program_guard
 from ...graph.program.variable import Variable
 from ...graph.program.where import warn_user
+from ...graph.transpiler.trainer import look_up_here
 from ...strategies.errors import DamagedFile, InvalidType, InvalidValue, MissingFile, first_of
 from ..feed.scope import Scope, global_scope
+from .distributed import scope_with_tables
 from .files import kind_of, path_of, reading, replacing
 from .variables import (
     is_persistable,
@@ -46,6 +48,8 @@ def save_inference_model(
 ) -> list[str]:
     """Save the part of a program that predicts ``target_vars``, and the values of its parameters.
 
+    Of a trainer's program, tables are received from the parameter servers, so that the model predicts alone.
+
     Args:
         dirname: the folder; it is created if missing.
         feeded_var_names: names of the variables that are fed.
@@ -63,6 +67,8 @@ def save_inference_model(
     Raises:
         InvalidValue: names are no strings, targets no variables, or a fed variable is not needed.
         NotInitialized: a parameter holds no value.
+        InvalidState: servers hold a table, and the trainer has not begun, or has said goodbye to them.
+        Unsupported: a table with ``is_distributed=True``.
     """
     program = program_of(main_program)
     is_list = isinstance(feeded_var_names, Iterable) and not isinstance(
@@ -76,6 +82,7 @@ def save_inference_model(
     model = os.path.basename(model_filename) if model_filename is not None else MODEL
     if export_for_deployment:
         copied = copy_program(program)
+        look_up_here(copied)
         targets = _scaled(copied, targets)
         inference = inference_program(copied, feeds, targets)
         order_as_copied(inference)
@@ -84,7 +91,8 @@ def save_inference_model(
         inference, model = program, f"{model}.main_program"
     if program_only:
         warn_user("program_only is True: the parameters are not saved.")
-    write_model(inference, dirname, model, params_filename, with_values=not program_only)
+    scope = None if program_only else scope_with_tables(program, inference)
+    write_model(inference, dirname, model, params_filename, scope)
     return [target.name for target in targets]
 
 
@@ -125,20 +133,19 @@ def write_model(
     folder: str,
     model: str,
     params_filename: str | None,
-    with_values: bool = True,
+    scope: Scope | None,
 ) -> None:
-    """Write parameters and program, the program last, so that a new program never lacks its parameters."""
+    """Write parameters and program, the program last, so that a new program never lacks its parameters.
+
+    ``scope`` has the values (None: only the program is written).
+    """
     folder = path_of(folder, "dirname")
-    names = (
-        sorted(v.name for v in select_variables(program, None, is_persistable))
-        if with_values
-        else []
-    )
+    names = sorted(v.name for v in select_variables(program, None, is_persistable))
     data = serialize(program)
     with replacing() as files:
-        if names:
+        if names and scope is not None:
             params = None if params_filename is None else os.path.basename(params_filename)
-            write_files(files, folder, params, names, global_scope())
+            write_files(files, folder, params, names, scope)
         with files.open(os.path.join(folder, model)) as file:
             file.write(data)
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.transpiler.exchange import Changes, Exchange, Received, TableLookup
+from ...graph.transpiler.exchange import Changes, Exchange, Received
+from ...graph.transpiler.sparse_sends import ROWS
 from ..device.tensor import Tensor
 from ..feed.scope import Scope
 from ..rpc.messages import Push
@@ -55,45 +56,28 @@ class SharedChanges:
                 row_numbers[name] = np.flatnonzero(change.any(axis=tuple(range(1, change.ndim))))
             for piece in parameter.pieces:
                 push = Push(session.trainer, 0, piece.name + _CHANGE, piece.of(change))
+                asked = piece.name
                 if name in self._changes.rows:
-                    push = _rows_of(push, row_numbers[name] - piece.first)
-                else:
-                    names[piece.endpoint] = (*names.get(piece.endpoint, ()), piece.name)
+                    push, asked = _rows_of(push, row_numbers[name] - piece.first), push.name
+                names[piece.endpoint] = (*names.get(piece.endpoint, ()), asked)
                 outgoing[piece.endpoint].append(push)
             self._base[name] += change
         pulled = session.step(self._exchange, outgoing, names)
         for parameter in self._changes.parameters:
-            self._take(
-                parameter, own[parameter.variable], pulled, row_numbers.get(parameter.variable)
-            )
+            self._take(parameter, own[parameter.variable], pulled)
 
-    def _take(
-        self,
-        parameter: Received,
-        own: Array,
-        pulled: Mapping[str, Array],
-        row_numbers: Array | None,
-    ) -> None:
-        """Add what others changed; of a table, in the rows that were pushed."""
+    def _take(self, parameter: Received, own: Array, pulled: Mapping[str, Array]) -> None:
+        """Add what others changed; of a table, the rows that they did."""
         base = self._base[parameter.variable]
-        if row_numbers is not None:
-            if row_numbers.size:
-                table = TableLookup(
-                    ids=parameter.variable,
-                    out="",
-                    pieces=parameter.pieces,
-                    height=len(own),
-                    padding_idx=-1,
-                    drops_last=False,
-                )
-                rows = self._session.lookup(self._exchange, table, row_numbers)
-                own[row_numbers] += rows - base[row_numbers]
-                base[row_numbers] = rows
-        else:
-            for piece in parameter.pieces:
-                there = pulled[piece.name].reshape(piece.of(base).shape)
-                piece.of(own)[...] += there - piece.of(base)
-                piece.of(base)[...] = there
+        for piece in parameter.pieces:
+            rows: Any = ...
+            there = pulled.get(piece.name)
+            if there is None:
+                there, rows = pulled[piece.name + _CHANGE], pulled[piece.name + _CHANGE + ROWS]
+            mine, known = piece.of(own), piece.of(base)
+            there = there.reshape(known[rows].shape)
+            mine[rows] += there - known[rows]
+            known[rows] = there
         self._tensor(parameter.variable).set(own)
 
 

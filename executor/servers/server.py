@@ -142,6 +142,8 @@ class ParameterServer(messages.Service):
                 return
             step = progress.number + 1
             text = f"trainer {trainer} of parameter server {self.endpoint} was lost in step {step}: {reason}"
+            if self.state.overdue:
+                text += f" A trainer was told before: {self.state.overdue}"
             progress.lost, progress.computing = reason or "lost", False
             if self.state.config.lost_trainer == "stop":
                 self.state.fail(
@@ -213,22 +215,30 @@ class ParameterServer(messages.Service):
             if progress is not None and self.state.failure is None:
                 progress.lost = ""
             progress = self.state.trainer(message.trainer)
-            if message.trainers not in (0, len(self.state.trainers)):
-                raise InvalidValue(
-                    f"trainer {message.trainer} was transpiled for {message.trainers} trainers, parameter "
-                    f"server {self.endpoint} for {len(self.state.trainers)}. Use the same trainers= everywhere."
-                )
-            if message.digest and message.digest not in self.state.parts.digests:
-                raise InvalidValue(
-                    f"trainer {message.trainer} has another program than parameter server {self.endpoint}: "
-                    f"what it receives is not what the server holds. Transpile the same program, with the same "
-                    f"pservers=, trainers= and config, on all of them."
-                )
+            if refusal := self._refusal(message):
+                self.state.refusals[message.trainer] = refusal
+                raise InvalidValue(refusal)
             progress.joined, progress.finished = True, False
             if not progress.arrived:
                 progress.pushed.clear()
             self.state.changed.notify_all()
             return messages.Welcome(self.steps.begins_at(progress))
+
+    def _refusal(self, message: messages.Hello) -> str:
+        """Return why a trainer cannot join (empty: it can)."""
+        count = len(self.state.trainers)
+        if message.trainers not in (0, count):
+            return (
+                f"trainer {message.trainer} was transpiled for {message.trainers} trainers, parameter "
+                f"server {self.endpoint} for {count}. Use the same trainers= everywhere."
+            )
+        if message.digest and message.digest not in self.state.parts.digests:
+            return (
+                f"trainer {message.trainer} has another program than parameter server {self.endpoint}: "
+                f"what it receives is not what the server holds. Transpile the same program, with the same "
+                f"pservers=, trainers= and config, on all of them."
+            )
+        return ""
 
     def _push(self, message: messages.Push) -> messages.Answer:
         if message.name in self.state.parts.counters:
@@ -268,7 +278,7 @@ class ParameterServer(messages.Service):
 
     def _pull(self, message: messages.Pull) -> messages.Answer:
         for name in message.names:
-            if name not in self.state.parts.params:
+            if name not in self.state.parts.params and name not in self.state.parts.shared_rows:
                 raise NotFound(
                     f"parameter server {self.endpoint} has no {name!r} "
                     f"(trainer {message.trainer}).{nearest(name, self.state.parts.params)}"

@@ -42,6 +42,8 @@ class ServerState:
         self.failure: EnforceNotMet | None = None
         self.changed = threading.Condition()
         self.counts = {"pushes": 0, "repeated": 0, "rows": 0}
+        self.refusals: dict[int, str] = {}  # of trainers that wanted to join
+        self.overdue = ""  # what the last trainer was told that waited for others in vain
         self._idle = Deadline(config.start_deadline_s)
         self._check_bound()
 
@@ -124,10 +126,12 @@ class ServerState:
             within = config.start_deadline_s if never else config.step_deadline_s
             remaining_s = within - watch.look()
             if remaining_s <= 0:
-                raise TrainerLost(f"{what}: {_named(late)} within {within:g} s ({_field(never)}).")
+                self.overdue = f"{what}: {self._absence(late, within)}"
+                raise TrainerLost(self.overdue)
             self.changed.wait(min(remaining_s, watch.longest))
         if self.failure is not None:
             raise self.failure
+        self.overdue = ""
 
     def refuse_absence(self) -> None:
         """End if no trainer is at work, and those that were awaited did not come in time."""
@@ -135,18 +139,26 @@ class ServerState:
         if any(progress.live and progress.joined for progress in self.trainers):
             self._idle = Deadline(within)
         elif self._idle.over:
-            absent = _named([progress for progress in self.trainers if progress.live])
-            text = (
-                f"parameter server {self.endpoint}: {absent} within {within:g} s ({_field(True)})."
+            absent = self._absence(
+                [progress for progress in self.trainers if progress.live], within
             )
-            self.fail(TrainerLost(text))
+            self.fail(TrainerLost(f"parameter server {self.endpoint}: {absent}"))
 
-
-def _named(late: list[Progress]) -> str:
-    names = ", ".join(str(progress.id) for progress in late) or "nobody"
-    has_joined = all(progress.joined for progress in late)
-    return f"trainer {names} {'sent nothing' if has_joined else 'did not join, or sent nothing'}"
-
-
-def _field(never: bool) -> str:
-    return f"ClusterConfig.{'start_deadline_s' if never else 'step_deadline_s'}"
+    def _absence(self, late: list[Progress], within: float) -> str:
+        """Return who was waited for in vain, and what to do."""
+        names = ", ".join(str(progress.id) for progress in late) or "nobody"
+        if all(progress.joined for progress in late):
+            return (
+                f"trainer {names} sent nothing within {within:g} s (ClusterConfig.step_deadline_s)."
+            )
+        text = (
+            f"trainer {names} did not join, or sent nothing within {within:g} s "
+            f"(ClusterConfig.start_deadline_s)."
+        )
+        refusals = [self.refusals[p.id] for p in late if p.id in self.refusals]
+        if refusals:
+            return f"{text} It was refused: {refusals[0]}"
+        return (
+            f"{text} Start every trainer, each with a trainer_id of its own (PADDLE_TRAINER_ID), the same "
+            f"endpoints of servers, and in the same Ray cluster (RAY_ADDRESS)."
+        )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.transpiler.server_program import Gradient, of_trainer
+from ...graph.transpiler.sparse_sends import ROWS
 from ...strategies.errors import InvalidState, InvalidValue, first_of
 from ...strategies.log import log
 from ..rpc.messages import Pull, Push
@@ -15,6 +16,7 @@ from .progress import Progress, room
 from .state import ServerState
 
 Array = np.ndarray[Any, Any]
+_LISTS = 64  # of changed rows, before they are merged
 
 
 class Steps(ABC):
@@ -222,8 +224,57 @@ class SyncSteps(Steps):
         self.state.changed.notify_all()
 
 
+class SharedRows:
+    """In geo-SGD, which rows of a server's tables others changed since a trainer pulled them last."""
+
+    def __init__(self, state: ServerState) -> None:
+        self._state, self._tables = state, state.parts.shared_rows
+        self._changed: dict[tuple[int, str], list[Array]] = {}
+        # By the number of the pull: one that is heard twice is given them again.
+        self._last: dict[tuple[int, str], tuple[int, Array]] = {}
+
+    def note(self, trainer: int, change: str, rows: Array) -> None:
+        """Note rows that a trainer changed. Those that join later pull whole tables."""
+        if change not in self._tables:
+            return
+        for other in self._state.trainers:
+            if other.id != trainer and other.joined and other.live:
+                lists = self._changed.setdefault((other.id, change), [])
+                lists.append(np.array(rows))
+                if len(lists) > _LISTS:
+                    lists[:] = [np.unique(np.concatenate(lists))]
+
+    def note_all(self) -> None:
+        """Note that every row may be another than trainers know."""
+        for change, table in self._tables.items():
+            rows = np.arange(len(self._state.updates.memory(table)))
+            self._changed |= {(other.id, change): [rows] for other in self._state.trainers}
+
+    def pulled(self, pull: Pull) -> dict[str, dict[str, Array]]:
+        """Return, by the changes that are pulled, tables' rows and their numbers."""
+        arrays = {}
+        for change, table in self._tables.items():
+            key = pull.trainer, change
+            if table in pull.names:
+                self._changed.pop(key, None)
+            if change not in pull.names:
+                continue
+            number, before = self._last.get(key, (pull.number, np.zeros(0, np.int64)))
+            lists = self._changed.pop(key, []) + [before] * (number == pull.number)
+            rows = np.unique(np.concatenate([np.zeros(0, np.int64), *lists]))
+            self._last[key] = pull.number, rows
+            values = self._state.updates.memory(table)[rows]
+            arrays[change] = {change: values, change + ROWS: rows}
+        return arrays
+
+
 class AsyncSteps(Steps):
     """A gradient is applied when it comes."""
+
+    def __init__(self, state: ServerState) -> None:
+        super().__init__(state)
+        self._scheduled = False  # the rate was computed that the next gradient is applied with
+        self._shared_rows = SharedRows(state)
 
     def takes_alone(self, progress: Progress, number: int, name: str) -> bool:
         """Trainers share the memory of a gradient."""
@@ -242,7 +293,11 @@ class AsyncSteps(Steps):
             updates.write(push.name, push.values)
         else:
             rows = {gradient.name: [(push.rows, push.values)]}
+        if not self._scheduled:
+            self.state.attempt(self._schedule)
         self.state.attempt(lambda: updates.update([gradient.name], (), rows, progress.id))
+        if push.rows is not None:
+            self._shared_rows.note(push.trainer, push.name, push.rows)
         progress.taken[push.name] = push.number
         return True
 
@@ -252,15 +307,19 @@ class AsyncSteps(Steps):
             return
         counter = self.state.updates.memory(push.name)
         counter += push.values.astype(counter.dtype).reshape(counter.shape)
-        self.state.updates.schedule()
+        self._schedule()
         progress.taken[push.name] = push.number
+
+    def _schedule(self) -> None:
+        self.state.updates.schedule()
+        self._scheduled = True
 
     def sent(self, progress: Progress, number: int) -> None:
         """Count the step."""
         if number <= progress.number:
             return
         if not self.state.parts.counters:
-            self.state.attempt(self.state.updates.schedule)
+            self.state.attempt(self._schedule)
         progress.end(number, self.state.trainers)
         self.applied += 1
 
@@ -270,8 +329,13 @@ class AsyncSteps(Steps):
         if self.state.config.staleness_bound is None or not progress.computing:
             progress.begin()
         updates = self.state.updates
-        arrays = {name: updates.memory(name).copy() for name in pull.names}
+        tables = self._shared_rows.pulled(pull)
+        arrays: dict[str, Array] = {}
         for name in pull.names:
+            if name in tables:
+                arrays |= tables[name]
+                continue
+            arrays[name] = updates.memory(name).copy()
             backups = self.state.parts.backups.get(name, ())
             if backups:
                 np.copyto(updates.memory(backups[progress.id]), arrays[name])
@@ -296,3 +360,5 @@ class AsyncSteps(Steps):
     def restored(self, applied: int) -> None:
         """Go on: what was applied since the snapshot is lost, and what comes next is applied."""
         self.applied = applied
+        self._scheduled = applied > 0  # a snapshot has the rate
+        self._shared_rows.note_all()

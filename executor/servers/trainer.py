@@ -95,6 +95,8 @@ class TrainerRun:
             with self.session.turn:  # what came may be the servers' memory, until the next push
                 self._receive(self.session.exchange(exchange, self._values(parts[len(own) :])))
         self.session.save(exchange.saved)
+        for name in exchange.remote:
+            self.scope.home(name).get_tensor().absence = _absence(name, exchange.endpoints)
         results = {
             name: _joined(name, each, fetches.as_numpy) if fetches.merged else each
             for name, each in zip(own, parts, strict=False)
@@ -199,6 +201,15 @@ class TrainerRun:
         alone = Fetches((name,), as_numpy=False, updates=(name,))
         ids: Tensor = self._ids_runs[name].run(feed, alone)[0]
         return ids
+
+
+def _absence(table: str, endpoints: Sequence[str]) -> str:
+    return (
+        f"a trainer has no value of {table!r}, a table that the parameter servers {', '.join(endpoints)} hold. "
+        f"Run the program that transpile has rewritten, or a clone of it, whose lookups ask them. Save it by "
+        f"fluid.io.save_inference_model or save_persistables, which receive the table, and one that was cloned "
+        f"before by fleet.save_inference_model."
+    )
 
 
 def _joined(name: str, parts: Sequence[Any], as_numpy: bool) -> Any:

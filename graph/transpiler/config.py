@@ -91,12 +91,11 @@ def _check_field(kind: type, name: str, value: Any) -> None:
     default = _DEFAULTS.get(name)
     if isinstance(default, bool) and not isinstance(value, bool):
         raise InvalidValue(f"DistributeTranspilerConfig.{name} must be a bool, got {value!r}.")
-    if type(default) is int and (type(value) is not int or value < 0):
+    least = 1 if name in ("geo_sgd_need_push_nums", "nccl_comm_num") else 0
+    if type(default) is int and (type(value) is not int or value < least):
         raise InvalidValue(
-            f"DistributeTranspilerConfig.{name} must be a whole number from 0 on, got {value!r}."
+            f"DistributeTranspilerConfig.{name} must be a whole number from {least} on, got {value!r}."
         )
-    if name in ("geo_sgd_need_push_nums", "nccl_comm_num") and value == 0:
-        raise InvalidValue(f"DistributeTranspilerConfig.{name} must be at least 1, got 0.")
     if name == "mode" and value not in MODES:
         raise InvalidValue(
             f"DistributeTranspilerConfig.mode must be one of {', '.join(MODES)}, got {value!r}."

@@ -91,6 +91,11 @@ class DistributeTranspiler:
             topology = self._topology(checked, sync_mode)
             write = geo.rewrite if self.config.geo_sgd_mode else _rewrite
             self._plan = write(self.config, main, startup, topology)
+            if not self._plan.trained and self._plan.table is None:
+                warn_user(
+                    "transpile: no optimizer updates a parameter of the program, so servers hold none, and "
+                    "trainers learn nothing. Call minimize before transpile."
+                )
         else:
             meet = collective.write_nccl2 if self.config.mode == "nccl2" else collective.rewrite
             meet(self.config, main, startup, trainer_id, trainers, current_endpoint)
@@ -227,10 +232,10 @@ def _rewrite(
     _warn_of_norms(trained)
     # What can be refused was: from here on the programs change.
     _leave_clips(main)
-    if not topology.sync_mode:
-        _count_steps(main, startup, topology.trainers)
+    first_step = 0.0 if topology.sync_mode else _count_steps(main, startup, topology.trainers)
     startup_source = copy_program(startup)
-    plan = Plan(topology, trained, dealt, main, startup, source, startup_source, table=table)
+    programs = (main, startup, source, startup_source)
+    plan = Plan(topology, trained, dealt, *programs, table=table, first_step=first_step)
     look_up_remotely(main, topology, trained)
     if table is not None:
         look_up(main.global_block(), table, topology)
@@ -248,10 +253,10 @@ def _leave_clips(program: Program) -> None:
         op.attrs[ROLE] = int(OpRole.Backward)
 
 
-def _count_steps(main: Program, startup: Program, trainers: int) -> None:
-    """Have a learning-rate schedule count the steps of every trainer, where it counts steps."""
+def _count_steps(main: Program, startup: Program, trainers: int) -> float:
+    """Have a learning-rate schedule count the steps of every trainer; return the number of the first step."""
     if not main.global_block().has_var(COUNTER):
-        return
+        return 0.0
     counter = main.global_block().var(COUNTER)
     block = startup.global_block()
     for name in counters(trainers):
@@ -259,9 +264,12 @@ def _count_steps(main: Program, startup: Program, trainers: int) -> None:
             copy_variable(program.global_block(), counter, name=name)
         attrs = {"shape": [1], "dtype": int(counter.dtype or 0), "value": 1.0, ROLE: 0}
         block._prepend_op("fill_constant", {}, {"Out": name}, attrs)
+    first_step = 0.0
     for op in block.ops:
         if COUNTER in op.output_arg_names:
+            first_step = op.attrs["value"] + 1.0  # it is counted up before it is read
             op.set_attr("value", float(-trainers))
+    return first_step
 
 
 def _warn_of_norms(trained: list[Trained]) -> None:

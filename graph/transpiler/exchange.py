@@ -124,7 +124,7 @@ class Changes:
 class Exchange:
     """What a program exchanges. ``compute`` is the program without that; it fetches ``fetches`` beside others.
 
-    ``sync``: steps end when all trainers' gradients are applied.
+    ``sync``: steps end when all trainers' gradients are applied. ``remote``: tables that servers alone hold.
     """
 
     compute: Program
@@ -138,6 +138,7 @@ class Exchange:
     merged_rows: bool = False
     trainers: int = 0  # 0: not known
     saved: tuple[Saved, ...] = ()
+    remote: tuple[str, ...] = ()
 
     @property
     def fetches(self) -> tuple[str, ...]:
@@ -218,6 +219,7 @@ class _Reader:
         self.sends: list[Operator] = []
         self.lookups: list[TableLookup] = []
         self.saves: list[Saved] = []
+        self.remote: list[str] = []
         self.sync = False
 
     def read(self) -> Exchange:
@@ -255,6 +257,7 @@ class _Reader:
             merged_rows=merged_rows,
             trainers=0 if distribution is None else distribution.topology.trainers,
             saved=tuple(self.saves),
+            remote=tuple(self.remote),
         )
 
     def _take(self, op: Operator) -> None:
@@ -275,6 +278,8 @@ class _Reader:
             self._prefetch(op)
         elif op.type == "merge_ids":
             self.lookups += self._merged_lookups(op)
+        elif op.type == "fake_init":
+            self.remote += op.output("Out")
 
     def _note(self, op: Operator) -> None:
         # Some operators are written without it, which reads as trainer 0.

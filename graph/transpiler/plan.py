@@ -14,7 +14,10 @@ from .topology import Topology
 
 @dataclass
 class Plan:
-    """A topology, what is trained (``dealt``: in the order in which servers were dealt), and all programs."""
+    """A topology, what is trained (``dealt``: in the order in which servers were dealt), and all programs.
+
+    ``first_step``: from which number on a schedule counts steps in asynchronous modes (Noam's: 1).
+    """
 
     topology: Topology
     trained: list[Trained]
@@ -26,6 +29,7 @@ class Plan:
     servers: dict[str, tuple[Program, Program]] = field(default_factory=dict)
     table: Table | None = None  # is_distributed=True
     updates_dropped: bool = False
+    first_step: float = 0.0
 
 
 @dataclass(frozen=True)

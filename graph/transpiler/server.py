@@ -125,6 +125,9 @@ class ServerWriter:
             for name in names:
                 copy_variable(self.block, self.block.var(COUNTER), name=name)
             append(block, "sum", ({"X": names}, {"Out": COUNTER}), {}, int(OpRole.LRSched))
+            if self.plan.first_step:
+                step, counter = {"step": self.plan.first_step}, ({"X": COUNTER}, {"Out": COUNTER})
+                append(block, "increment", counter, step, int(OpRole.LRSched))
             return
         attrs = {}
         inner = op.attrs.get("sub_block")

@@ -20,6 +20,7 @@ from ..program.program import Program
 from ..program.role import ROLE, OpRole
 from .exchange import digest
 from .sparse_sends import ROWS
+from .topology import DistributedMode
 
 LISTEN = "listen_and_serv"
 COUNTER = "@LR_DECAY_COUNTER@"
@@ -107,6 +108,13 @@ class ServerProgram:
             block = self.program.block(int(number))
             names[name] = next(op.inputs["W"][0] for op in block.ops if "W" in op.inputs)
         return names
+
+    @cached_property
+    def shared_rows(self) -> Mapping[str, str]:
+        """Return, in geo-SGD, tables by the name of their change: what a trainer pulls others' rows by."""
+        if self.op.attrs.get("distributed_mode", 0) != DistributedMode.GEO:
+            return {}
+        return {g.name: g.param for g in self.gradients.values() if g.rows}
 
     @cached_property
     def readable(self) -> Mapping[str, str]:

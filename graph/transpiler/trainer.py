@@ -263,3 +263,17 @@ def _replace_lookups(block: Block, topology: Topology, entry: Trained, lookups: 
     }
     slots = ({"Ids": ids, "W": entry.parameter}, {"Outputs": results})
     rewriting.insert(block, begin, "distributed_lookup_table", slots, attrs, role=0)
+
+
+def look_up_here(program: Program) -> None:
+    """Replace the lookups that ask servers by lookups of a table that the process has, as a model's are."""
+    block = program.global_block()
+    for lookup in [op for op in block.ops if op.type == "distributed_lookup_table"]:
+        index = block.ops.index(lookup)
+        rewriting.remove_ops(block, [lookup])
+        attrs = {"is_sparse": True, "padding_idx": lookup.attrs["padding_idx"]}
+        pairs = zip(lookup.input("Ids"), lookup.output("Outputs"), strict=True)
+        for ids, rows in reversed(list(pairs)):
+            slots: rewriting.Slots = ({"Ids": ids, "W": lookup.input("W")}, {"Out": rows})
+            kind = lookup.attrs["lookup_table_version"]
+            rewriting.insert(block, index, kind, slots, attrs, lookup.role)

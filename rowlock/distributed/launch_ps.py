@@ -25,7 +25,9 @@ def parser() -> ArgumentParser:
         "--endpoints", default="", help="the servers' endpoints, with commas, in place of ports"
     )
     line.add_argument("--worker_num", type=int, default=2, help="how many workers")
-    line.add_argument("--server_num", type=int, default=2, help="how many servers")
+    line.add_argument(
+        "--server_num", type=int, help="how many servers (2, or as many as --endpoints has)"
+    )
     return line
 
 
@@ -38,7 +40,7 @@ def members(arguments: Namespace) -> list[JobProcess]:
     """Return the processes that a command line asks for.
 
     Raises:
-        InvalidValue: several hosts, no workers, or endpoints that are none.
+        InvalidValue: several hosts, no workers, endpoints that are none, or another number of them.
     """
     if "," in arguments.cluster_node_ips:
         raise InvalidValue(
@@ -46,7 +48,14 @@ def members(arguments: Namespace) -> list[JobProcess]:
             "others' by hand, with the same PADDLE_PSERVERS_IP_PORT_LIST and RAY_ADDRESS."
         )
     first, count = arguments.start_port, arguments.server_num
-    servers = arguments.endpoints or [f"127.0.0.1:{first + i}" for i in range(count)]
+    if arguments.endpoints:
+        servers = arguments.endpoints.split(",")
+        if count not in (None, len(servers)):
+            raise InvalidValue(
+                f"--server_num is {count}, and --endpoints lists {len(servers)}: name one, or make them agree."
+            )
+    else:
+        servers = [f"127.0.0.1:{first + i}" for i in range(2 if count is None else count)]
     return server_members(arguments.worker_num, servers)
 
 

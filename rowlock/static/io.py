@@ -6,11 +6,14 @@ import os
 from typing import Any
 
 from ..executor.saving import models, states
+from ..executor.saving.distributed import scope_with_tables
 from ..executor.saving.files import path_of, reading, replacing
 from ..executor.saving.models import normalize_program
 from ..executor.saving.states import load, load_program_state, set_program_state
 from ..executor.saving.variables import is_persistable, load_variables, program_of, select_variables
+from ..graph.program.clone import copy_program
 from ..graph.program.program import Program
+from ..graph.transpiler.trainer import look_up_here
 from ..strategies.errors import InvalidArgument, InvalidType, InvalidValue
 
 
@@ -39,9 +42,12 @@ def save_inference_model(
         {k: v for k, v in kwargs.items() if k not in ("clip_extra", "legacy_format")},
         "save_inference_model",
     )
-    predictor = normalize_program(program, feed_vars, fetch_vars, **pruning)
+    source = copy_program(program)
+    look_up_here(source)
+    predictor = normalize_program(source, feed_vars, fetch_vars, **pruning)
     folder, name = _split(path_prefix)
-    models.write_model(predictor, folder, f"{name}.pdmodel", f"{name}.pdiparams")
+    scope = scope_with_tables(program, predictor)
+    models.write_model(predictor, folder, f"{name}.pdmodel", f"{name}.pdiparams", scope)
 
 
 def load_inference_model(path_prefix: str | None, executor: Any, **kwargs: Any) -> list[Any]:

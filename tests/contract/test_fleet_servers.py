@@ -233,7 +233,7 @@ def test_a_worker_that_does_not_come_is_named() -> None:
         fleet.barrier_worker()
 
 
-def test_strategies_say_what_paddles_say() -> None:
+def test_strategies_say_what_paddles_say(monkeypatch: pytest.MonkeyPatch) -> None:
     flags = ("half_async", "completely_not_async", "geo_sgd_mode")
     for mode, expected in {
         "sync": (True, True, False),
@@ -264,6 +264,9 @@ def test_strategies_say_what_paddles_say() -> None:
         strategy.set_build_strategy(3)
     with pytest.raises(InvalidValue, match="above 0"):
         GeoStrategy(0)
+    monkeypatch.setenv("CPU_NUM", "two")
+    with pytest.raises(InvalidValue, match="CPU_NUM must be an integer, got 'two'"):
+        StrategyFactory.create_async_strategy()
 
 
 def test_a_worker_does_not_serve() -> None:

@@ -338,7 +338,8 @@ def test_trainers_of_the_environment_and_of_the_transpiler(monkeypatch: pytest.M
     net.main._trainers_endpoints = [*BOTH, "127.0.0.1:7103"]
     with pytest.raises(InvalidArgument, match="num_trainers is 2, and there are 3 endpoints"):
         compiled(0)
-    net.compiled(1, build={"trainer_id": 1})  # alone: scripts give the number that they have
+    with pytest.warns(UserWarning, match="for 3 trainers, and num_trainers is 1"):
+        net.compiled(1, build={"trainer_id": 1})  # alone: scripts give the number that they have
 
 
 def test_an_op_that_fails_is_named_at_the_others(gang: str) -> None:
@@ -445,6 +446,17 @@ def test_programs_that_were_transpiled_for_nccl2(gang: str) -> None:
             alone.run(program, feed(8, step), [])
     for net in nets:
         assert_close(net.parameters(), alone.parameters())
+
+
+def test_a_program_for_several_trainers_that_is_compiled_for_one_warns() -> None:
+    net, config, ends = Net(), fluid.DistributeTranspilerConfig(), endpoints(2)
+    config.mode = "nccl2"
+    fluid.DistributeTranspiler(config).transpile(
+        0, net.main, trainers=",".join(ends), startup_program=net.startup, current_endpoint=ends[0]
+    )
+    with pytest.warns(UserWarning, match=r"for 2 trainers, and num_trainers is 1.*trainer_id"):
+        fluid.CompiledProgram(net.main).with_data_parallel(net.loss.name)
+    fluid.CompiledProgram(net.main.clone(for_test=True)).with_data_parallel()  # a test runs alone
 
 
 def test_the_front_of_paddle_1(threads: None) -> None:

@@ -219,7 +219,8 @@ def test_a_program_without_an_optimizer_only_waits() -> None:
     with fluid.program_guard(main, startup):
         L.fc(L.data("x", [4]), 1)
     t = fluid.DistributeTranspiler()
-    t.transpile(0, main, ",".join(SERVERS), 2, startup_program=startup)
+    with pytest.warns(UserWarning, match=r"no optimizer updates.*Call minimize before transpile"):
+        t.transpile(0, main, ",".join(SERVERS), 2, startup_program=startup)
     assert [op.type for op in main.global_block().ops[-2:]] == ["send_barrier", "fetch_barrier"]
 
 

@@ -164,6 +164,12 @@ HOSTS = ["--cluster_node_ips", "10.0.0.1,10.0.0.2"]
         ("launch_ps", ["--start_port", "65535", "tell.py"], "and has '127.0.0.1:65536'"),
         ("launch_ps", ["--endpoints", "here", "tell.py"], "and has 'here'"),
         ("launch_ps", ["--endpoints", "a:1,a:1", "tell.py"], "'a:1' twice"),
+        (
+            "launch_ps",
+            ["--endpoints", "a:1,b:1", "--server_num", "3", "tell.py"],
+            "--server_num is 3, and --endpoints lists 2",
+        ),
+        ("launch", ["--log_dir", "tell.py/logs", "tell.py"], "--log_dir 'tell.py/logs': no files"),
     ],
 )
 def test_command_lines_that_cannot_be(
@@ -194,3 +200,12 @@ def test_several_hosts_need_a_cluster(tmp_path: Path) -> None:
         line, cwd=tmp_path, env=without, capture_output=True, text=True, timeout=WITHIN_S
     )
     assert process.returncode == 2 and "RAY_ADDRESS names none" in process.stderr
+
+
+def test_switches_are_true_or_false(capsys: pytest.CaptureFixture[str]) -> None:
+    line = importlib.import_module("rowlock.distributed.launch").parser()
+    for word, meant in (("True", True), ("true", True), ("0", False), ("false", False)):
+        assert line.parse_args(["--print_config", word, "tell.py"]).print_config is meant
+    with pytest.raises(SystemExit):
+        line.parse_args(["--print_config", "maybe", "tell.py"])
+    assert "--print_config: must be True or False, got 'maybe'" in capsys.readouterr().err

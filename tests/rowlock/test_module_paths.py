@@ -135,6 +135,14 @@ try:
 except ImportError as error:
     print(error)
 try:
+    from paddle.fluid.layers import fcx
+except ImportError as error:
+    print(error)
+try:
+    paddle.nothere
+except AttributeError as error:
+    print(error)
+try:
     import paddle.fluid.proto
 except ImportError as error:
     print(error)
@@ -153,7 +161,9 @@ def test_a_script_runs_unchanged_under_the_alias(tmp_path: Path) -> None:
     process = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert process.returncode == 0, process.stderr
     assert "['--epochs', '3'] __main__" in process.stdout
-    assert "module 'rowlock.fluid' has no attribute 'nothing'" in process.stdout
+    assert "module 'paddle.fluid' has no attribute 'nothing'" in process.stdout
+    assert "module 'paddle.fluid.layers' has no attribute 'fcx'. Did you" in process.stdout
+    assert "module 'paddle' has no attribute 'nothere'" in process.stdout
     assert "Program.parse_from_string reads it." in process.stdout
     assert "Rowlock 0.1.0, with the API of PaddlePaddle 1.8.5" in process.stdout
 
@@ -164,7 +174,12 @@ def test_a_script_runs_unchanged_under_the_alias(tmp_path: Path) -> None:
         (["absent.py"], "there is no file 'absent.py' (looked for from "),
         (["."], "'.' is a folder without __main__.py."),
         (["-m", "absent.module"], "there is no module 'absent.module'."),
-        (["-m", "paddle.distributed.absent"], "'rowlock.distributed' has no attribute 'absent'."),
+        (["-m", "paddle.distributed.absent"], "'paddle.distributed' has no attribute 'absent'."),
+        (
+            ["-m", "paddle.distributed.fleet.launch"],
+            "rowlock.distributed.launch starts workers, and",
+        ),
+        (["-m", "paddle.nothere"], "module 'paddle' has no attribute 'nothere'."),
     ],
 )
 def test_what_the_alias_cannot_run_is_told_without_a_traceback(

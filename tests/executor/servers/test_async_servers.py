@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,8 +14,8 @@ from rowlock import fluid
 from rowlock.graph.transpiler.exchange import exchange_of
 from rowlock.strategies.errors import InvalidValue
 
-from .nets import Layers, batches, plain_sgd, regression, shared_out, table_alone
-from .roles import Roles, threads, together, transpiled
+from .nets import ROWS, SCHEDULES, Layers, batches, plain_sgd, regression, shared_out, table_alone
+from .roles import JOIN_S, Feed, Roles, Trainer, alone, threads, together, transpiled
 
 
 def late_split(config: Any) -> None:
@@ -81,6 +82,24 @@ def test_a_schedule_counts_the_steps_of_all_trainers() -> None:
     assert roles.left["@LR_DECAY_COUNTER@.trainer_0"] == 10
 
 
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [
+        *(("async", name) for name in SCHEDULES),
+        *((mode, "noam") for mode in ("late split", "half-async", "dc-asgd")),
+    ],
+)
+def test_a_schedule_of_one_trainer_is_that_of_one_process(mode: str, name: str) -> None:
+    """From the first step on, whose gradient comes before the trainer has told of any step."""
+    net = partial(regression, lambda: fluid.optimizer.SGD(SCHEDULES[name]()))
+    feeds = batches(12)
+    with threads():
+        roles = together(net, [feeds], sync=False, config=MODES[mode])
+    assert not roles.errors
+    losses, _ = alone(net, feeds, roles.initial)
+    np.testing.assert_allclose(roles.losses[0], losses, 1e-5, 1e-6)
+
+
 @pytest.mark.parametrize("bound", [1, 3])
 def test_staleness_keeps_to_its_bound(bound: int) -> None:
     feeds = batches(40)
@@ -98,6 +117,44 @@ def test_a_bound_that_nobody_can_keep_is_refused() -> None:
     assert len(refused) == 2
     assert all(isinstance(error, InvalidValue) for error in refused)
     assert "staleness_bound is 0" in str(refused[0])
+
+
+def test_geo_sgd_brings_rows_that_others_changed() -> None:
+    """Also those that a trainer never looks up: half of the change, for there are two."""
+    begun, pushed = threading.Barrier(2), threading.Event()
+    tables: dict[str, np.ndarray] = {}
+
+    def often(config: Any) -> None:
+        config.geo_sgd_mode, config.geo_sgd_need_push_nums = True, 1
+
+    def compiled(main: Any, loss: Any) -> Any:
+        begun.wait(JOIN_S)  # both have received the first table
+        return main
+
+    def step(trainer: Trainer, feed: Feed) -> float:
+        if trainer.number:
+            assert pushed.wait(JOIN_S)
+        table = trainer.scope.find_tensor("table")
+        tables[f"before {trainer.number}"] = table.numpy()
+        loss = trainer.step(feed)
+        tables[f"after {trainer.number}"] = table.numpy()
+        if not trainer.number:
+            pushed.set()
+        return loss
+
+    feeds = batches(1, sparse=True)
+    feeds += [{**feeds[0], "ids": feeds[0]["ids"].copy()}]
+    feeds[0]["ids"] = feeds[0]["ids"] % (ROWS // 2)  # of the first server, where there are two
+    feeds[1]["ids"] = feeds[0]["ids"] + ROWS // 2
+    how = {"sync": False, "config": often, "compiled": compiled, "step": step}
+    with threads():
+        roles = together(partial(table_alone, plain_sgd), [feeds[:1], feeds[1:]], **how)
+    assert not roles.errors
+    np.testing.assert_array_equal(tables["before 0"], tables["before 1"])
+    change = tables["after 0"] - tables["before 0"]
+    assert set(np.flatnonzero(change.any(1))) == set(feeds[0]["ids"].ravel())
+    received = (tables["after 1"] - tables["before 1"])[: ROWS // 2]
+    np.testing.assert_allclose(received, change[: ROWS // 2] / 2, 1e-4, 1e-7)
 
 
 def test_geo_sgd_ends_near_the_mean_of_what_trainers_found() -> None:

@@ -10,15 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rowlock as paddle
 from rowlock import fluid
 from rowlock.executor.saving.variables import read_values
-from rowlock.strategies.errors import InvalidState, InvalidValue, MissingFile, StateMismatch
+from rowlock.strategies.errors import (
+    InvalidState,
+    InvalidValue,
+    MissingFile,
+    NotInitialized,
+    StateMismatch,
+    Unsupported,
+)
 from tests.reference.generate_pservers import EARLY, PADDING, WAYS, feeds, looked_up, values
 from tests.reference.generate_pservers import STEPS as PADDLE_STEPS
 from tests.reference.generate_pservers import net as small_net
 from tests.reference.generate_pservers import table as small_table
 
-from .nets import Layers, batches, plain_sgd, regression, shared_out
+from .nets import ROWS, Layers, batches, plain_sgd, regression, shared_out
 from .roles import Feed, Roles, Trainer, endpoints, threads, together, transpiled
 from .test_pservers_beside_paddle import PADDLE, whole
 from .test_tables import interleaved, spread, with_padding
@@ -115,6 +123,121 @@ def test_a_distributed_table_is_saved_by_its_servers(tmp_path: Path) -> None:
     )
     saved = {k: read_values(str(path), ["table"])["table"] for k, path in parts.items()}
     np.testing.assert_array_equal(interleaved(saved), interleaved(again.tables))
+
+
+def clicks(distributed: bool = False) -> Any:
+    """Build a net that looks a table up for single ids, with a padding, and for sequences; return its loss."""
+    y = fluid.data("y", [None, 1])
+    ids = fluid.data("ids", [None, 3, 1], "int64")
+    words = fluid.data("words", [None, 1], "int64", lod_level=1)
+    settings: dict[str, Any] = {"is_sparse": True, "is_distributed": distributed}
+    settings |= {"size": [ROWS + 1, 20], "param_attr": "table"}
+    padding = None if distributed else PADDING
+    first = Layers.embedding(ids, padding_idx=padding, **settings)
+    both = [Layers.reduce_sum(first, 1)]
+    if not distributed:
+        both.append(Layers.sequence_pool(Layers.embedding(words, **settings), "average"))
+    guess = Layers.fc(Layers.concat(both, 1), 1, act="tanh", name="guess")
+    loss = Layers.mean(Layers.square_error_cost(guess, y))
+    (fluid.optimizer.SGD if distributed else fluid.optimizer.Adam)(0.05).minimize(loss)
+    return loss
+
+
+def clicked(steps: int) -> list[Feed]:
+    feeds = with_padding(steps)
+    for feed in feeds:
+        rows = feed["ids"].reshape(-1, 1)[: 3 * len(feed["x"])]
+        words = fluid.create_lod_tensor(rows, [[3] * len(feed["x"])], fluid.CPUPlace())
+        feed["words"] = words
+        del feed["x"]
+    return feeds
+
+
+GUESS = "guess.tmp_2"
+
+
+def test_a_model_of_a_trainer_has_the_tables_of_its_servers(tmp_path: Path) -> None:
+    """It predicts alone what the trainer, which asks the servers, predicts."""
+    data, last, predictions = clicked(SAVED + 1), [0], []
+    fed = {name: data[-1][name] for name in ("ids", "words")}
+
+    def step(trainer: Trainer, feed: Feed) -> float:
+        loss = trainer.step(feed)
+        last[0] += 1
+        if last[0] == SAVED:
+            main, exe = trainer.main, trainer.exe
+            target = main.global_block().var(GUESS)
+            inputs = [main.global_block().var(name) for name in fed]
+            with fluid.scope_guard(trainer.scope):
+                tested = main.clone(for_test=True)._prune_with_input(list(fed), [target])
+                predictions.extend(exe.run(tested, feed=fed, fetch_list=[GUESS]))
+                old = str(tmp_path / "old")
+                fluid.io.save_inference_model(old, list(fed), [target], exe, main)
+                new = str(tmp_path / "new")
+                paddle.static.save_inference_model(new, inputs, [target], exe, program=main)
+            assert not trainer.scope.find_tensor("table").initialized  # it is no trainer's, still
+        return loss
+
+    with threads():
+        roles = together(clicks, [data[:SAVED]], step=step)
+    assert not roles.errors
+    exe = fluid.Executor(fluid.CPUPlace())
+    for load, path in (
+        (fluid.io.load_inference_model, "old"),
+        (paddle.static.load_inference_model, "new"),
+    ):
+        with fluid.scope_guard(fluid.Scope()):
+            program, _, fetches = load(str(tmp_path / path), exe)
+            (guess,) = exe.run(program, feed=fed, fetch_list=fetches)
+        np.testing.assert_allclose(guess, predictions[0], 1e-6, 1e-6)
+        assert not [op.type for op in program.global_block().ops if "distributed" in op.type]
+
+
+def test_a_clone_from_before_that_looks_up_what_servers_hold_is_told_what_to_do(
+    tmp_path: Path,
+) -> None:
+    clones: list[Any] = []
+
+    def net() -> Any:
+        loss = clicks()
+        clones.append(fluid.default_main_program().clone(for_test=True))
+        return loss
+
+    def step(trainer: Trainer, feed: Feed) -> float:
+        loss, exe, target = trainer.step(feed), trainer.exe, clones[0].global_block().var(GUESS)
+        said = r"value of 'table', .*servers 127.* hold.*has rewritten.*save_persistables.*fleet\.save_inf"
+        with fluid.scope_guard(trainer.scope):
+            with pytest.raises(NotInitialized, match=said):
+                exe.run(clones[0], feed=feed, fetch_list=[target])
+            with pytest.raises(NotInitialized, match=said):
+                fluid.io.save_params(exe, str(tmp_path), trainer.main)
+            with pytest.raises(NotInitialized, match=said):
+                fluid.io.save_inference_model(
+                    str(tmp_path), ["ids", "words"], [target], exe, clones[0]
+                )
+        return loss
+
+    with threads():
+        roles = together(net, [clicked(1)], step=step)
+    assert not roles.errors
+
+
+def test_a_model_whose_table_servers_cut_by_row_is_refused(tmp_path: Path) -> None:
+    def step(trainer: Trainer, feed: Feed) -> float:
+        loss = trainer.step(feed)
+        target = trainer.main.global_block().var(GUESS)
+        with (
+            fluid.scope_guard(trainer.scope),
+            pytest.raises(Unsupported, match=r"'table'.*is_distributed=True.*save_persistables"),
+        ):
+            fluid.io.save_inference_model(
+                str(tmp_path), ["ids"], [target], trainer.exe, trainer.main
+            )
+        return loss
+
+    with threads():
+        roles = together(partial(clicks, True), [clicked(1)], step=step)
+    assert not roles.errors
 
 
 def test_what_cannot_be_saved_or_loaded_is_refused(

@@ -291,6 +291,26 @@ def test_a_trainer_that_never_comes_is_named() -> None:
     assert isinstance(bench.server.handle(Pull(0, 1, (BIAS,))), Arrays)
 
 
+def test_what_a_trainer_left_for_is_told_with_its_loss() -> None:
+    """The server waits on for trainer 1, and loses the one that was told so."""
+    bench = Bench(start_deadline_s=0.3)
+    bench.server.handle(Hello(0, 2, ""))
+    bench.step(0, 1)
+    bench.server.handle(Pull(0, 1, (BIAS,)))
+    bench.server.lost(0, "its connection closed.")
+    said = r"trainer 0 .*connection closed\..*was told before: .*trainer 1 did not join.*PADDLE_TRAINER_ID"
+    with pytest.raises(TrainerLost, match=said):
+        bench.server.wait(0.0)
+
+
+def test_a_server_whose_trainers_were_refused_says_so() -> None:
+    bench = Bench(start_deadline_s=0.3)
+    for number in range(2):
+        refused(bench.server.handle(Hello(number, 3, "")), "InvalidValue", "for 3 trainers")
+    with pytest.raises(TrainerLost, match=r"trainer 0, 1 did not join.*refused: .*for 3 trainers"):
+        bench.server.wait(60.0)
+
+
 def test_a_trainer_that_stops_sending_is_named() -> None:
     bench = Bench(step_deadline_s=0.3)
     bench.join()
