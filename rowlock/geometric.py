@@ -178,7 +178,7 @@ def _largest(messages: Variable, order: Variable, ends: Variable) -> Variable:
     kind = messages.dtype
     floats = messages if kind in FLOATS else layers.cast(messages, "float64")
     sorted_messages = sequence.lod_reset(gather(_constant_copy(floats), order), ends)
-    sorted_messages.lod_level = 1
+    sorted_messages.desc.set_lod_level(1)
     largest = sequence.sequence_pool(sorted_messages, "max")
     return _constant_copy(largest if kind in FLOATS else layers.cast(largest, kind))
 

@@ -198,6 +198,11 @@ class Strategy(BaseModel):
 
     __repr__ = __str__
 
+    def __dir__(self) -> list[str]:
+        """Return the names to complete: fields and own methods, and none of Pydantic's public ones."""
+        hidden = {name for name in dir(BaseModel) if not name.startswith("_")}
+        return [name for name in super().__dir__() if name not in hidden]
+
 
 def _to_plain(value: Any) -> Any:
     if isinstance(value, Enum):

@@ -85,8 +85,8 @@ class BuildStrategy(Strategy):
     ``is_distribution`` is overwritten when a program is compiled, as in Paddle.
     """
 
-    ReduceStrategy: ClassVar[type[Enum]] = ReduceStrategy
-    GradientScaleStrategy: ClassVar[type[Enum]] = GradientScaleStrategy
+    ReduceStrategy: ClassVar[type[_Reduce]] = ReduceStrategy
+    GradientScaleStrategy: ClassVar[type[_Scale]] = GradientScaleStrategy
     frozen_by_finalize: ClassVar[frozenset[str]] = frozenset(
         {
             "reduce_strategy", "gradient_scale_strategy", "debug_graphviz_path",

@@ -92,6 +92,10 @@ class UnknownField(EnforceNotMet, AttributeError):
     """A strategy has no such field."""
 
 
+class ReadOnly(EnforceNotMet, AttributeError):
+    """An attribute that follows from how its object was built was assigned."""
+
+
 class Unsupported(EnforceNotMet, NotImplementedError):
     """A request that Rowlock understands but does not carry out yet."""
 

@@ -93,11 +93,11 @@ def to_var_type(dtype: Any) -> VarType:
         return _FROM_NUMPY[dtype]
     if isinstance(dtype, VarType):
         return dtype
-    if type(dtype) is int:
-        return VarType(dtype)
     try:
+        if type(dtype) is int:
+            return VarType(dtype)
         return _FROM_NUMPY[np.dtype("None" if dtype is None else dtype)]  # to NumPy None is float64
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ValueError):
         names = ", ".join(sorted(str(d) for d in _FROM_NUMPY))
         raise InvalidValue(
             f"{dtype!r} is not an element type of a tensor. Use one of: {names}."

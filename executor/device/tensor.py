@@ -12,7 +12,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...strategies.errors import InvalidType, InvalidValue, NotInitialized, SequenceError
+from ...strategies.errors import (
+    EnforceNotMet,
+    InvalidType,
+    InvalidValue,
+    NotInitialized,
+    SequenceError,
+)
 from ...strategies.types import BFLOAT16, VarType, to_var_type
 from ..cuda.page_locked import PageLockedBlocks
 from ..host.writes import Writes
@@ -288,7 +294,11 @@ class Tensor:
 
     def __repr__(self) -> str:
         lod = f", lod={self.lod()}" if self._lod else ""
-        return f"Tensor({self.name!r}, {self._array!r}{lod})"
+        try:
+            value = repr(self.memory())
+        except EnforceNotMet as error:  # a debugger that shows it must not fail
+            value = "no value yet" if isinstance(error, NotInitialized) else f"no value: {error}"
+        return f"Tensor({self.name!r}, {value}{lod})"
 
 
 def _levels(levels: Any, numbers: str, example: str) -> LoD:

@@ -50,8 +50,9 @@ class _Run:
 
     run: TracedRun
     traced: bool  # the user traces it: leave that on
+    first: int  # replicas may keep steps before this one for the user
+    collected: int
     steps: list[dict[int, TracedStep]] = field(default_factory=list)
-    collected: int = 0
 
     def collect(self) -> None:
         """Take in the steps that the replicas keep."""
@@ -59,9 +60,13 @@ class _Run:
         for answers in self.run.tell(partial(Trace, on=True)):
             self.steps += [{} for _ in range(len(answers) - len(self.steps))]
             for own, answer in zip(self.steps, answers, strict=False):
-                own.update(
-                    (s.step, s) for s in map(TracedStep.from_plain, StepTraces(**answer.head).steps)
-                )
+                traced = map(TracedStep.from_plain, StepTraces(**answer.head).steps)
+                own.update((step.step, step) for step in traced if step.step >= self.first)
+
+    def restart(self) -> None:
+        """Discard the steps so far."""
+        self.first = self.collected = self.run.steps
+        self.steps.clear()
 
 
 class Profiler:
@@ -70,12 +75,14 @@ class Profiler:
     def __init__(self) -> None:
         self.on = False
         self._state = "All"
-        self.reset()
+        self._here: list[TracedStep] = []
+        self._runs: dict[int, _Run] = {}
 
     def reset(self) -> None:
         """Discard the traced events."""
-        self._here: list[TracedStep] = []
-        self._runs: dict[int, _Run] = {}
+        self._here.clear()
+        for known in self._runs.values():
+            known.restart()
 
     def begin(self, state: str) -> None:
         """Trace steps from now on."""
@@ -91,7 +98,7 @@ class Profiler:
         """Trace the next step of a parallel program, too; what its replicas kept is collected in time."""
         known = self._runs.get(id(run))
         if known is None:
-            known = self._runs[id(run)] = _Run(run, run.tracing, collected=run.steps)
+            known = self._runs[id(run)] = _Run(run, run.tracing, run.steps, run.steps)
             run.trace(True)
         elif run.steps - known.collected > STEPS_KEPT // 2:
             known.collect()
@@ -107,7 +114,7 @@ class Profiler:
             if run.gang.delivery.broken:
                 continue
             known.collect()
-            spans += list(run.spans.recent)
+            spans += [span for span in run.spans.recent if span.step >= known.first]
             where = run.gang.delivery.where
             ahead += offsets(run.gang)[: len(known.steps)]
             names += [named(rank, where[rank]) for rank in range(len(known.steps))]

@@ -18,6 +18,9 @@ class ScopeVariable:
         self.name = name
         self._tensor = Tensor(name)
 
+    def __repr__(self) -> str:
+        return f"ScopeVariable({self._tensor!r})"
+
     def get_tensor(self) -> Tensor:
         """Return the tensor."""
         return self._tensor

@@ -164,7 +164,7 @@ def load_inference_model(
         executor: accepted as Paddle does.
         model_filename: file of the program; default: ``__model__``.
         params_filename: the file of all parameters, if they are in one.
-        pserver_endpoints: must be None: there are no parameter servers.
+        pserver_endpoints: must be None: a model that predicts looks nothing up at parameter servers.
 
     Returns:
         The program, the names of the variables to feed, and the variables to fetch.
@@ -174,7 +174,10 @@ def load_inference_model(
         DamagedFile: a file is damaged, or the parameters are another program's.
     """
     if pserver_endpoints:
-        raise InvalidValue("pserver_endpoints: there are no parameter servers here.")
+        raise InvalidValue(
+            "load_inference_model: a model that predicts looks nothing up at parameter servers. Leave "
+            f"pserver_endpoints out, got {pserver_endpoints!r}."
+        )
     if dirname is None:
         if not isinstance(model_filename, bytes) or not isinstance(params_filename, bytes):
             raise InvalidValue(

@@ -24,6 +24,7 @@ from ...strategies.errors import (
     MissingFile,
     NotFound,
     StateMismatch,
+    first_of,
     nearest,
 )
 from ...strategies.types import BFLOAT16
@@ -86,6 +87,7 @@ def load(
     Args:
         program: the program whose parameters and optimizer state are loaded.
         model_path: the path passed to :func:`save`; for ``save_persistables`` its folder, or its one file.
+            Variables that have no file in a folder keep their values, and the log names them.
         executor: accepted as Paddle does.
         var_list: the variables that a single file holds.
 
@@ -167,12 +169,23 @@ def _load_apart(program: Program, path: str, var_list: Iterable[Variable] | None
     """Load values saved without names: a folder with a file for each variable, or one file."""
     kind = kind_of(path)
     if kind == "folder":
-        files = set(_files_in(path))
+        files, lasting = set(_files_in(path)), select_variables(program, None, is_persistable)
         variables = [v for v in program.list_vars() if v.name in files]
-        unused = files - {v.name for v in variables}
+        if lasting and not variables:
+            raise StateMismatch(
+                f"no file in {path!r} is named after one of the program's {len(lasting)} variable(s), such as "
+                f"{lasting[0].name!r}. {_AS_SAVED}"
+            )
+        unused = sorted(files - {v.name for v in variables})
         if unused:
+            _logger.warning("files that no variable of the program has: %s", first_of(unused))
+        absent = [v.name for v in lasting if v.name not in files]
+        if absent:
             _logger.warning(
-                "files that no variable of the program has: %s", ", ".join(sorted(unused))
+                "%d variable(s) of the program have no file in %r, and keep the values that they have: %s",
+                len(absent),
+                path,
+                first_of(absent),
             )
         load_variables(select_variables(program, variables, None), path, None)
     elif kind == "file":

@@ -93,8 +93,8 @@ def number(value: Any, argument: str, layer: str) -> float:
     Raises:
         NotANumber: ``value`` is none.
     """
-    wrong = isinstance(value, (str, bytes, Variable)) or not hasattr(value, "__float__")
-    if wrong or isinstance(value, (bool, np.bool_)):
+    wrong = isinstance(value, (str, bytes, Variable, bool, np.bool_))
+    if wrong or not hasattr(value, "__float__") or np.ndim(value) > 0:
         raise NotANumber(
             f"{layer}: {argument} must be a number, got {value!r} ({type(value).__name__})."
         )

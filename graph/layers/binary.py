@@ -106,7 +106,14 @@ def matmul(
     alpha: float = 1.0,
     name: str | None = None,
 ) -> Variable:
-    """alpha * x @ y, leading dimensions broadcast, after the transposes."""
+    """alpha * x @ y of one type, [..., M, K] and [..., K, N], leading dimensions broadcast: [..., M, N].
+
+    ``transpose_x`` and ``transpose_y`` swap the last two dimensions before. A vector is a row on the left and
+    a column on the right.
+
+    Raises:
+        ShapeError: inner sizes, leading ones or types differ.
+    """
     attrs = {"transpose_X": transpose_x, "transpose_Y": transpose_y, "alpha": alpha}
     return layer("matmul", name, x=x, y=y, **attrs)
 

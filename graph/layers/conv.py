@@ -17,11 +17,13 @@ from .initializer import NormalInitializer
 FORMATS = {1: ("NCL", "NLC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
-def several(value: Any, count: int, argument: str, layer: str) -> list[int]:
+def several(
+    value: Any, count: int, argument: str, layer: str, *, least: int | None = None
+) -> list[int]:
     """Return ``count`` numbers from one or as many.
 
     Raises:
-        InvalidValue: it is neither.
+        InvalidValue: it is neither, or a number is below ``least``.
     """
     numbers = list(value) if isinstance(value, (list, tuple)) else [value] * count
     if len(numbers) != count or not all(_is_whole(number) for number in numbers):
@@ -29,6 +31,8 @@ def several(value: Any, count: int, argument: str, layer: str) -> list[int]:
         raise InvalidValue(
             f"{layer}: {argument} must be an int or a list of {names.get(count, count)}, got {value!r}."
         )
+    if least is not None and min(numbers) < least:
+        raise InvalidValue(f"{layer}: {argument} must not be below {least}, got {value!r}.")
     return [int(number) for number in numbers]
 
 
@@ -70,12 +74,8 @@ def paddings_of(
             raise InvalidValue(f"{layer}: batch and channels cannot be padded, got {padding!r}.")
         padding = [n for pair in sides for n in pair]
     if isinstance(padding, (list, tuple)) and len(padding) == 2 * dims:
-        numbers = several(padding, 2 * dims, argument, layer)
-    else:
-        numbers = several(padding, dims, argument, layer)
-    if min(numbers) < 0:
-        raise InvalidValue(f"{layer}: {argument} must not be below 0, got {padding!r}.")
-    return numbers, "EXPLICIT"
+        return several(padding, 2 * dims, argument, layer, least=0), "EXPLICIT"
+    return several(padding, dims, argument, layer, least=0), "EXPLICIT"
 
 
 def known_channels(
@@ -144,7 +144,7 @@ def _convolution(
     )
     op_type = "depthwise_conv2d" if depthwise else layer
     helper = LayerHelper(op_type, name)
-    size = several(filter_size, dims, "filter_size", layer)
+    size = several(filter_size, dims, "filter_size", layer, least=1)
     w = _filters(helper, param_attr, input, (num_filters, channels, groups), size)
     attrs = window_attrs(layer, dims, stride, padding, dilation, data_format)
     attrs |= {"groups": groups, "use_cudnn": use_cudnn}
@@ -223,7 +223,7 @@ def _transposed(
     if filter_size is None:
         size = _fitting(layer, input, attrs, last)
     else:
-        size = several(filter_size, dims, "filter_size", layer)
+        size = several(filter_size, dims, "filter_size", layer, least=1)
     depthwise = dims == 2 and groups_or_none == channels == num_filters and not use_cudnn
     op_type = "depthwise_conv2d_transpose" if depthwise else layer
     helper = LayerHelper(op_type, name)
@@ -294,7 +294,7 @@ def deformable_conv(
         check_variable(mask, "mask", layer)
     groups = 1 if groups is None else groups
     channels = known_channels(input, layer, 2, "NCHW", num_filters, groups)
-    size = several(filter_size, 2, "filter_size", layer)
+    size = several(filter_size, 2, "filter_size", layer, least=1)
     helper = LayerHelper(layer, name)
     w = _filters(helper, param_attr, input, (num_filters, channels, groups), size)
     out = helper.layer(

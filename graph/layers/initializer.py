@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from ...strategies.errors import InvalidValue, require_type
+from ...strategies.settings_repr import SettingsRepr
 from ...strategies.types import VarType
 from ..program.block import Block
 from ..program.operator import Operator
 from ..program.variable import Variable
 
 
-class Initializer:
+class Initializer(SettingsRepr):
     """Base class; calling it with a variable and a startup block prepends the op that fills it."""
 
     def __call__(self, variable: Variable, block: Block) -> Operator:

@@ -88,7 +88,14 @@ def create_parameter(
     is_bias: bool = False,
     default_initializer: Any = None,
 ) -> Variable:
-    """Create a parameter of your own."""
+    """Create a parameter of your own, [sizes above 0], which optimizers update and startup programs fill.
+
+    ``attr`` is a ParamAttr, a name or an initializer; without one, ``default_initializer`` fills it, else
+    Xavier (uniform), or zeros of one that ``is_bias``.
+
+    Raises:
+        InvalidType, InvalidValue: an argument has a wrong type or value.
+    """
     from .param_attr import ParamAttr
 
     attr = ParamAttr(name=name) if attr is None else attr

@@ -79,7 +79,7 @@ def _forget_sizes(variable: Variable, before: tuple[int, ...] | None) -> None:
     after = variable.shape
     if before is not None and after is not None and len(before) == len(after):
         both = zip(before, after, strict=True)
-        variable.shape = tuple(size if size == other else -1 for size, other in both)
+        variable.desc.set_shape([size if size == other else -1 for size, other in both])
 
 
 def while_loop(

@@ -10,7 +10,11 @@ from .shape import topk
 
 
 def square_error_cost(input: Variable, label: Variable) -> Variable:
-    """(input - label)^2, element by element."""
+    """(input - label)^2, element by element, of floats of one shape and type.
+
+    Raises:
+        ShapeError: shapes or types differ.
+    """
     helper = LayerHelper("square_error_cost")
     difference = helper.layer("elementwise_sub", x=input, y=label)
     return helper.layer("square", x=difference)
@@ -19,7 +23,16 @@ def square_error_cost(input: Variable, label: Variable) -> Variable:
 def cross_entropy(
     input: Variable, label: Variable, soft_label: bool = False, ignore_index: int = -100
 ) -> Variable:
-    """-log of the probability of the label: [N, ..., 1] from probabilities [N, ..., classes]."""
+    """-log of the probability of the label: [N, ..., 1] from probabilities [N, ..., classes].
+
+    Labels are integers [N, ..., 1], of which ``ignore_index`` costs 0; or with ``soft_label`` probabilities of
+    the shape and type of ``input``. Of scores that are no probabilities yet take
+    ``softmax_with_cross_entropy``.
+
+    Raises:
+        ShapeError: labels have another shape or type.
+        ExecutionError: when the program runs, a label is no class.
+    """
     fields = {"x": input, "label": label, "ignore_index": ignore_index}
     if soft_label:
         return layer("cross_entropy", **fields, soft_label=True)
@@ -35,7 +48,16 @@ def softmax_with_cross_entropy(
     return_softmax: bool = False,
     axis: int = -1,
 ) -> Any:
-    """Cross entropy of softmax(logits): [N, ..., 1], and the softmax if ``return_softmax``."""
+    """Cross entropy of softmax(logits): [N, ..., 1], and the softmax if ``return_softmax``.
+
+    Logits are floats [N, ..., classes], or have the classes at ``axis``. Labels are integers, of the same shape
+    but for a 1 there, of which ``ignore_index`` costs 0; or with ``soft_label`` probabilities of the shape of
+    ``logits``.
+
+    Raises:
+        ShapeError: labels have another shape or type, or ``axis`` is outside.
+        ExecutionError: when the program runs, a label is no class.
+    """
     softmax, loss = layers(
         "softmax_with_cross_entropy",
         None,
@@ -84,7 +106,14 @@ def mse_loss(input: Variable, label: Variable) -> Variable:
 def accuracy(
     input: Variable, label: Variable, k: int = 1, correct: Any = None, total: Any = None
 ) -> Variable:
-    """The share of samples whose label is among the ``k`` best scored: shape [1]."""
+    """The share of samples whose label is among the ``k`` best scored: float32 [1].
+
+    ``input`` are scores [N, classes], ``label`` integers [N, 1]. Given int32 [1] variables ``correct`` and
+    ``total`` take the two numbers.
+
+    Raises:
+        ShapeError: labels are no integers, or there are fewer classes than ``k``.
+    """
     best, indices = topk(input, k)
     results = "Accuracy Correct Total"
     fields = {"out": best, "indices": indices, "label": label, "correct": correct, "total": total}

@@ -9,7 +9,7 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import LOW, VarType
 from ..program.variable import Variable
-from .arguments import known_sizes, of_family, variables_of
+from .arguments import integers, known_sizes, of_family, variables_of
 from .helper import LayerHelper, layer
 from .initializer import ConstantInitializer
 from .numbers import numbers_of
@@ -25,11 +25,20 @@ def fc(
     act: str | None = None,
     name: str | None = None,
 ) -> Variable:
-    """Fully connected layer: input @ W + b, several inputs summed.
+    """Fully connected layer: act(input @ W + b), several inputs summed.
 
     Args:
-        input: one or more variables; dimensions from ``num_flatten_dims`` on are flattened.
-        size: number of features of the result, [..., size].
+        input: one or more variables of floats; dimensions from ``num_flatten_dims`` on are flattened to a
+            width, so their sizes must be known.
+        size: number of features of the result, which is [..., size] and has the input's type.
+        num_flatten_dims: how many leading dimensions stay; below 0, counted from the end.
+        param_attr: of W, [width, size] (default: Xavier, uniform); of several inputs one, or a list.
+        bias_attr: of b, [size] (default: zeros); False leaves it out.
+        act: the name of an activation ("relu"), or a dict with its ``type`` and attributes.
+
+    Raises:
+        InvalidType, InvalidValue: an argument has a wrong type or value, or a size of W is not known.
+        ShapeError: ``num_flatten_dims`` leaves no dimension, or inputs give different shapes.
     """
     if size < 1:
         raise InvalidValue(f"fc: size must be above 0, got {size}.")
@@ -59,11 +68,27 @@ def _lookup(
     param_attr: Any = None,
     dtype: Any = "float32",
 ) -> Variable:
-    """Rows of a [vocabulary, width] table for ids: [...] of ``fluid.embedding``, [..., 1] of fluid.layers'."""
-    if not isinstance(size, (list, tuple)) or len(size) != 2:
-        raise InvalidValue(f"embedding: size must be [rows, width] of the table, got {size!r}.")
+    """Rows of a table for ids, which are integers: [...] of ``fluid.embedding``, [..., 1] of fluid.layers'.
+
+    Args:
+        input: ids from 0 to vocabulary - 1; the result is [..., width].
+        size: [vocabulary, width] of the table.
+        is_sparse: gradients are rows of the table, not a whole one.
+        is_distributed: parameter servers hold the table, each some rows.
+        padding_idx: the id whose row counts as zeros; below 0, counted from the end.
+
+    Raises:
+        InvalidValue: ``size`` is not two numbers above 0.
+        ShapeError: ids are no integers, or fluid.layers' have no last dimension of 1.
+        ExecutionError: when the program runs, an id is outside the table.
+    """
+    sizes = integers(size, "size", "embedding") if isinstance(size, (list, tuple)) else []
+    if len(sizes) != 2 or min(sizes) < 1:
+        raise InvalidValue(
+            f"embedding: size must be two numbers above 0, [rows, width] of the table, got {size!r}."
+        )
     helper = LayerHelper("embedding")
-    w = helper.create_parameter(param_attr, size, dtype)
+    w = helper.create_parameter(param_attr, sizes, dtype)
     padding = -1 if padding_idx is None else padding_idx
     return helper.layer(
         op_type,
@@ -71,7 +96,7 @@ def _lookup(
         ids=input,
         is_sparse=is_sparse,
         is_distributed=is_distributed,
-        padding_idx=padding if padding_idx is None or padding >= 0 else size[0] + padding,
+        padding_idx=padding if padding_idx is None or padding >= 0 else sizes[0] + padding,
         remote_prefetch=is_sparse and not is_distributed,
     )
 
@@ -106,9 +131,15 @@ def batch_norm(
     do_model_average_for_mean_and_var: bool = True,
     use_global_stats: bool = False,
 ) -> Variable:
-    """Normalise each channel over the batch; running statistics are used when testing.
+    """Normalise each channel of floats [N, C, ...] over the batch; testing uses the running statistics.
 
-    ``in_place`` is a hint: the result takes the operand's memory where nothing reads that again.
+    Scale (ones) and bias (zeros) are parameters [C], and so are mean and variance, which each step moves to
+    momentum * old + (1 - momentum) * the batch's. ``data_layout="NHWC"``: channels are last. ``in_place`` is a
+    hint: the result takes the operand's memory where nothing reads that again.
+
+    Raises:
+        InvalidType, InvalidValue: an argument has a wrong type or value, or the channels are not known.
+        ShapeError: ``epsilon`` is negative, or ``input`` has more than 5 dimensions.
     """
     assert input.shape is not None
     helper = LayerHelper("batch_norm", name)
@@ -161,7 +192,15 @@ def layer_norm(
     act: str | None = None,
     name: str | None = None,
 ) -> Variable:
-    """Normalise each sample over its dimensions from ``begin_norm_axis`` on."""
+    """Normalise each sample of floats over its dimensions from ``begin_norm_axis`` on.
+
+    Their sizes must be known. The result has the input's shape and type. ``scale`` multiplies by a parameter of
+    as many elements (ones), ``shift`` adds one (zeros).
+
+    Raises:
+        InvalidValue: a size that is normalised is not known.
+        ShapeError: ``begin_norm_axis`` is 0 or outside, or ``epsilon`` is negative.
+    """
     assert input.shape is not None
     helper = LayerHelper("layer_norm", name)
     normed = slice(begin_norm_axis, None)

@@ -59,7 +59,7 @@ def numbers_of(
 
 
 def _real(value: Any, argument: str, layer: str) -> float:
-    if isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__float__") or np.ndim(value) > 0:
         raise InvalidType(
             f"{layer}: {argument} must be a number or a Variable, "
             f"got {value!r} ({type(value).__name__})."

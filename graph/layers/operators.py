@@ -350,6 +350,70 @@ _IMPERATIVE = {
 }
 
 
+def _array_function(
+    self: Variable, function: Callable[..., Any], types: Any, args: Any, kwargs: Any
+) -> Any:
+    """Refuse what NumPy computes of elements; ``np.shape`` and ``np.ndim`` read the declaration."""
+    if function in (np.shape, np.ndim):
+        return self.shape if function is np.shape else self.ndim
+    raise _without_elements(self, function.__name__)
+
+
+# What a Variable does where a NumPy number or array stands on the left of an operator
+_REFLECTED: dict[np.ufunc, str] = {
+    np.add: "__radd__",
+    np.subtract: "__rsub__",
+    np.multiply: "__rmul__",
+    np.divide: "__rtruediv__",
+    np.floor_divide: "__rfloordiv__",
+    np.remainder: "__rmod__",
+    np.power: "__rpow__",
+    np.bitwise_and: "__rand__",
+    np.bitwise_or: "__ror__",
+    np.bitwise_xor: "__rxor__",
+    np.left_shift: "__rlshift__",
+    np.right_shift: "__rrshift__",
+    np.equal: "__eq__",
+    np.not_equal: "__ne__",
+    np.less: "__gt__",
+    np.less_equal: "__ge__",
+    np.greater: "__lt__",
+    np.greater_equal: "__le__",
+}
+
+
+def _array_ufunc(
+    self: Variable, ufunc: np.ufunc, method: str, *operands: Any, **options: Any
+) -> Any:
+    """Leave operators to the variable on their right; refuse what NumPy computes of elements."""
+    reflected, result = _REFLECTED.get(ufunc), NotImplemented
+    if reflected is not None and method == "__call__" and not options and operands[1] is self:
+        (left, _) = operands  # of a comparison, a number comes as an array
+        result = getattr(self, reflected)(left[()] if np.ndim(left) == 0 else left)
+    if result is NotImplemented and ufunc in (np.equal, np.not_equal):
+        return ufunc is np.not_equal  # a list of arrays and variables is searched for a variable
+    if result is NotImplemented:
+        raise _without_elements(self, ufunc.__name__)
+    return result
+
+
+def _without_elements(variable: Variable, function: str) -> InvalidType:
+    return InvalidType(
+        f"np.{function} cannot compute with {variable.name!r}, which has no elements while the program is "
+        f"built: compute with layers or operators, or fetch it and call np.{function} on the array."
+    )
+
+
+def _format(self: Variable, spec: str) -> str:
+    """Describe the variable; a format for numbers is refused."""
+    if not spec:
+        return str(self)
+    raise InvalidType(
+        f"{self.name!r} cannot be formatted as {spec!r}, because it has no elements while the program is "
+        "built: fetch it, and format the array, or print it in each step by layers.Print."
+    )
+
+
 def _imperative(name: str, cure: str) -> Callable[..., NoReturn]:
     def refuse(self: Variable, *args: Any, **kwargs: Any) -> NoReturn:
         raise Unsupported(
@@ -378,6 +442,9 @@ def install() -> None:
         "__neg__": _negative,
         "__pos__": itself,
         "__abs__": _absolute,
+        "__array_function__": _array_function,
+        "__array_ufunc__": _array_ufunc,
+        "__format__": _format,
         "__invert__": _inverted,
         "astype": astype,
         "numel": numel,

@@ -45,7 +45,7 @@ class ParamAttr:
 
     def __repr__(self) -> str:
         default = vars(ParamAttr())
-        fields = (f"{k}={_describe(v)}" for k, v in vars(self).items() if v != default.get(k))
+        fields = (f"{k}={v!r}" for k, v in vars(self).items() if v != default.get(k))
         return f"ParamAttr({', '.join(fields)})"
 
     def settings(self) -> dict[str, Any]:
@@ -141,9 +141,3 @@ class WeightNormParamAttr(ParamAttr):
         )
         require_type(dim, int | None, "WeightNormParamAttr: dim must be an int or None")
         self.dim = dim
-
-
-def _describe(value: Any) -> str:
-    """Describe a setting in a word or two: an object by its class."""
-    plain = value is None or isinstance(value, (str, int, float))
-    return repr(value) if plain else f"{type(value).__name__}(...)"

@@ -26,7 +26,20 @@ def _pool(
     exclusive: bool = True,
     data_format: str = "NCHW",
 ) -> Variable:
-    """Maximum or average over windows of images [N, C, H, W], or volumes, also with channels last."""
+    """Maximum or average over windows of images [N, C, H, W], or volumes, also with channels last.
+
+    Args:
+        pool_size: height and width of a window, or one number for both; needed unless ``global_pooling``.
+        pool_type: "max" or "avg".
+        pool_padding: "SAME", "VALID" or numbers of rows and columns around the images.
+        global_pooling: one window is the whole image; the result is [N, C, 1, 1].
+        ceil_mode: windows that reach beyond the last rows count, too.
+        exclusive: an average leaves out what was padded.
+
+    Raises:
+        InvalidType, InvalidValue: an argument has a wrong type or value.
+        ShapeError: ``input`` has another rank, or a window is larger than the padded image.
+    """
     op_type = f"pool{dims}d"
     last = image_format(data_format, op_type, dims)
     _check_type(pool_type, op_type)

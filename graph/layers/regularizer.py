@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...strategies.settings_repr import SettingsRepr
 from ..program.block import Block
 from ..program.scopes import name_scope
 from ..program.variable import Parameter, Variable
 
 
-class WeightDecayRegularizer:
+class WeightDecayRegularizer(SettingsRepr):
     """Base class, also of programs' own: a call returns the variable to add to the gradient."""
 
     def __call__(self, parameter: Parameter, grad: Variable, block: Block) -> Variable:

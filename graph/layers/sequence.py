@@ -26,6 +26,7 @@ def sequence_pool(
         raise InvalidValue(
             f"sequence_pool: {input.name!r} holds no sequences (lod_level 0): declare it with lod_level=1."
         )
+    require_type(pool_type, str, "sequence_pool: pool_type must be a str")
     attrs = {"pooltype": pool_type.upper(), "is_test": is_test, "pad_value": pad_value}
     return layers("sequence_pool", None, "Out MaxIndex", "MaxIndex", x=input, **attrs)[0]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.errors import InvalidType, InvalidValue, require_type
+from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, require_type
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
 from .arguments import check_variable, integer, of_family, variables_of
@@ -18,14 +18,26 @@ from .numbers import numbers_of
 
 
 def mean(x: Variable, name: str | None = None) -> Variable:
-    """The mean of all elements: shape [1]."""
+    """The mean of all elements, which are floats: shape [1], of their type.
+
+    Raises:
+        InvalidType: ``x`` is no Variable.
+        ShapeError: it holds no floats.
+    """
     return layer("mean", name, x=x)
 
 
 def _reduce(
     op_type: str, input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None
 ) -> Variable:
-    """``{name}`` over the dimensions ``dim`` (None: all)."""
+    """``{name}`` over the dimensions ``dim``, a number or several, which go, or with ``keep_dim`` are 1.
+
+    None, the default, is all dimensions: the result is [1]. Its type is that of ``input``.
+
+    Raises:
+        InvalidType: ``dim`` is no int.
+        ShapeError: a dimension is outside.
+    """
     several = () if dim is None else dim if isinstance(dim, Iterable) else [dim]
     dims = [integer(axis, "dim", op_type) for axis in several]
     attrs = {"dim": dims or [0], "keep_dim": keep_dim, "reduce_all": not dims}
@@ -101,7 +113,12 @@ def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
 
 
 def concat(input: Sequence[Variable], axis: Any = 0, name: str | None = None) -> Variable:
-    """Join tensors along a dimension (a number or a Variable)."""
+    """Join tensors of one type, equal but for one dimension, along that (a number or a Variable).
+
+    Raises:
+        InvalidType: ``input`` holds no Variable, or something else.
+        ShapeError: types or other sizes differ, or ``axis`` is outside.
+    """
     parts = variables_of(input, "input", "concat")
     return layer("concat", name, x=parts, **numbers_of("concat", "axis", axis))
 
@@ -109,7 +126,14 @@ def concat(input: Sequence[Variable], axis: Any = 0, name: str | None = None) ->
 def split(
     input: Variable, num_or_sections: Any, dim: Any = -1, name: str | None = None
 ) -> list[Variable]:
-    """Cut a tensor along a dimension into equal parts, or parts of given sizes (numbers or Variables)."""
+    """Cut a tensor along a dimension into equal parts, or parts of given sizes (numbers or Variables).
+
+    One size may be -1: what is left.
+
+    Raises:
+        InvalidArgument: ``num_or_sections`` is below 1.
+        ShapeError: the parts are not the whole.
+    """
     assert input.shape is not None
     helper = LayerHelper("split", name)
     if not isinstance(dim, Variable):
@@ -118,6 +142,8 @@ def split(
     fields = numbers_of("split", "axis", dim, argument="dim")
     if isinstance(num_or_sections, (int, np.integer)):
         fields["num"] = count = integer(num_or_sections, "num_or_sections", "split")
+        if count < 1:
+            raise InvalidArgument(f"split: num_or_sections must be above 0, got {count}.")
     else:
         if isinstance(num_or_sections, Variable):
             raise InvalidType("split: num_or_sections must be an int, a list or a tuple.")
@@ -156,7 +182,12 @@ def expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
 
 
 def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
-    """Rows of a tensor at the indices."""
+    """Rows of a tensor [N, ...] at integer indices [M] or [M, 1]: [M, ...].
+
+    Raises:
+        ShapeError: indices are no integers.
+        ExecutionError: when the program runs, an index is outside.
+    """
     return layer("gather", x=input, index=index, overwrite=overwrite)
 
 
@@ -176,7 +207,7 @@ def _one_hot(op_type: str, input: Variable, depth: Any, allow_out_of_range: bool
 
 
 def topk(input: Variable, k: Any, name: str | None = None) -> tuple[Variable, Variable]:
-    """The ``k`` largest of the last dimension (``k`` a number or a Variable), and where they are.
+    """The ``k`` largest of the last dimension (a number or a Variable), and int64 where they are: [..., k].
 
     No gradient passes, as in Paddle 1.x, unless ``stop_gradient`` of the first result is set to False.
     """
@@ -197,7 +228,11 @@ def argmin(x: Variable, axis: int = 0) -> Variable:
 
 
 def cast(x: Variable, dtype: Any) -> Variable:
-    """Convert the elements."""
+    """Convert the elements: ``dtype`` is a name ("float32"), a NumPy type or a VarType.
+
+    Raises:
+        InvalidValue: there is no such type.
+    """
     assert x.dtype is not None
     return layer("cast", x=x, in_dtype=int(x.dtype), out_dtype=int(to_var_type(dtype)))
 
@@ -205,7 +240,13 @@ def cast(x: Variable, dtype: Any) -> Variable:
 def fill_constant(
     shape: Any, dtype: Any, value: Any, force_cpu: bool = False, out: Variable | None = None
 ) -> Variable:
-    """A tensor of one value; sizes and the value may be Variables."""
+    """A tensor of one value, of ``shape``, a list, and ``dtype``; sizes and the value may be Variables.
+
+    No gradient flows into it. ``out`` is a variable to write to instead of a new one.
+
+    Raises:
+        InvalidType, InvalidValue: a shape, type or value is none.
+    """
     helper = LayerHelper("fill_constant")
     kind = to_var_type(dtype)
     out = helper.new(kind) if out is None else out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -312,19 +312,36 @@ def _with_axes(out: Variable, new_axes: list[int], rank: int) -> Variable:
     return unsqueeze(out, axes) if axes else out
 
 
+def length(self: Variable) -> int:
+    """Return the size of the first dimension.
+
+    Raises:
+        InvalidType: it is not known.
+    """
+    size = self.shape[0] if self.shape else -1
+    if size < 0:
+        raise InvalidType(
+            f"the length of {self.name!r} is known only when the program runs, so Python can neither count "
+            "nor iterate its rows: read it as layers.shape(variable)[0], and loop by layers.while_loop or "
+            "StaticRNN."
+        )
+    return size
+
+
 def iterate(self: Variable) -> Iterator[Variable]:
     """Yield the elements at each index of the first dimension.
 
     Raises:
         InvalidType: its size is not known.
     """
-    size = self.shape[0] if self.shape else -1
-    if size < 0:
-        raise InvalidType(
-            f"{self.name!r} cannot be iterated: how long its first dimension is is known only when the "
-            "program runs."
-        )
-    return (getitem(self, i) for i in range(size))
+    return (getitem(self, i) for i in range(length(self)))
+
+
+def _set_item(self: Variable, item: Any, value: Any) -> NoReturn:
+    raise InvalidType(
+        f"elements of {self.name!r} cannot be assigned, because a variable is what its op computes: "
+        "compute another one by layers.scatter, layers.where or layers.concat."
+    )
 
 
 def _contains(self: Variable, value: Any) -> bool:
@@ -335,5 +352,7 @@ def _contains(self: Variable, value: Any) -> bool:
 
 
 setattr(Variable, "__getitem__", getitem)  # noqa: B010 - declared for type checkers
+setattr(Variable, "__setitem__", _set_item)  # noqa: B010
+setattr(Variable, "__len__", length)  # noqa: B010
 setattr(Variable, "__iter__", iterate)  # noqa: B010
 setattr(Variable, "__contains__", _contains)  # noqa: B010

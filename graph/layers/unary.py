@@ -11,7 +11,7 @@ from .numbers import numbers_of
 
 
 def _of_elements(op_type: str, x: Variable, name: str | None = None) -> Variable:
-    """Apply ``{name}`` to every element of ``x``."""
+    """Apply ``{name}`` to every element of ``x``; the shape and type stay."""
     return layer(op_type, name, x=x)
 
 
@@ -123,7 +123,11 @@ def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Varia
 def softmax(
     input: Variable, use_cudnn: bool = False, name: str | None = None, axis: int = -1
 ) -> Variable:
-    """exp(x) / sum(exp(x)) along ``axis``."""
+    """exp(x) / sum(exp(x)) along ``axis``, of floats; the shape and type stay.
+
+    Raises:
+        ShapeError: ``input`` holds no floats, or ``axis`` is outside.
+    """
     return layer("softmax", name, x=input, axis=axis, use_cudnn=use_cudnn)
 
 
@@ -154,6 +158,11 @@ def dropout(
 
     ``downgrade_in_infer`` multiplies by 1 - p when testing, ``upscale_in_train`` divides by it in training.
     Each step draws anew, unless ``seed`` is set here: the program's seed makes runs the same, not steps.
+    Shape and type stay. A clone ``for_test`` is one with ``is_test``.
+
+    Raises:
+        NotANumber: ``dropout_prob`` is no number.
+        ShapeError: it is not between 0 and 1, or ``dropout_implementation`` is neither.
     """
     attrs = {
         "dropout_prob": dropout_prob,

@@ -72,7 +72,7 @@ _SECOND = Second(
 define(
     "softmax",
     Softmax,
-    Sized("X -> Out", names_dimensions("axis")),
+    Sized("X floats -> Out", names_dimensions("axis")),
     formula=_softmax,
     in_place={"Out": "X"},
     samples=(

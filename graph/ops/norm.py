@@ -17,6 +17,7 @@ CHANNELS = "channels = X[-1 if data_layout == 'NHWC' else 1]"
 normed_shape = Sized(
     "X [...], Scale [channels], Bias [channels], Mean [channels], Variance [channels] "
     "-> Y as X, MeanOut as Mean, VarianceOut as Variance, SavedMean as Scale, SavedVariance as Scale",
+    "epsilon >= 0; epsilon must not be negative",
     "not fuse_with_relu; fuse_with_relu is not built",
     "2 <= len(X) <= 5; X must have 2 to 5 dimensions",
     CHANNELS,
@@ -179,6 +180,7 @@ define(
 
 layer_norm_shape = Sized(
     "X [...], Scale, Bias -> Y as X, Mean statistic [rows], Variance statistic [rows]",
+    "epsilon >= 0; epsilon must not be negative",
     "0 < begin_norm_axis < len(X); begin_norm_axis must lie inside X's dimensions",
     "rows = prod(X[:begin_norm_axis])",
     "features = prod(X[begin_norm_axis:])",

@@ -92,6 +92,9 @@ def reshaped(op: Inference, shape: Shape) -> Shape:
     sizes = [n for n in read if n is not None]
     op.require(bool(sizes), "the new shape is empty")
     op.require(sizes.count(-1) <= 1, f"only one size of {sizes} may be -1")
+    op.require(
+        min(sizes) >= -1, f"a size of {sizes} is below -1, which takes the remaining elements"
+    )
     for i, size in enumerate(sizes):
         if size == 0:
             op.require(i < len(shape), f"size 0 at {i} copies a dimension that X does not have")

@@ -265,15 +265,16 @@ class Operator:
             for name, spec in zip(names, specs.get(slot, ()), strict=False):
                 if name != EMPTY_VAR and spec is not None:
                     variable = self.block.var_recursive(name)
-                    variable.shape, variable.dtype = spec.shape, spec.dtype
+                    variable.desc.set_shape(spec.shape)
+                    variable.desc.set_dtype(spec.dtype)
         if self.type in LEFT_TO_RUN and "Shape" in self.inputs:
             variable = self.block.var_recursive(self.output("Out")[0])
-            variable.shape = self._as_declared(variable.shape or ())
+            variable.desc.set_shape(self._as_declared(variable.shape or ()))
         for result, rule in self.declaration.lod(lods).items():
             names = self.outputs.get(result, [])
             for name, levels in zip(names, of_each(rule, len(names)), strict=False):
                 if name != EMPTY_VAR:
-                    self.block.var_recursive(name).lod_level = len(levels)
+                    self.block.var_recursive(name).desc.set_lod_level(len(levels))
 
     def resolve_numbers(self) -> tuple[Mapping[str, list[str]], dict[str, Any]]:
         """Return the inputs without slots of numbers, and the attributes with those numbers.

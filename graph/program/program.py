@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, require_type
+from ...strategies.types import VarType
 from .block import ProgramBlocks
 from .clone import copy_program, for_test_program, prune, set_test_mode
 from .formats.program import describe, parse, serialize
@@ -102,12 +103,17 @@ class Program(ProgramBlocks):
 
     def __repr__(self) -> str:
         block = self.global_block()
-        parameters = self.all_parameters()
+        # A file does not say which variables are parameters, or data: its feed ops name those that are fed.
+        lasting = [v for v in self.list_vars() if v.persistable and v.type is VarType.LOD_TENSOR]
+        parameters = self.all_parameters() or lasting
         numbers = sum(math.prod(p.shape or ()) for p in parameters)
-        feeds = ", ".join(v.name for v in block.vars.values() if v.is_data)
+        data = [v.name for v in block.vars.values() if v.is_data]
+        feeds = data or [
+            name for op in block.ops if op.type == "feed" for name in op.output_arg_names
+        ]
         return (
             f"<Program: {sum(len(b.ops) for b in self.blocks)} ops, {len(parameters)} parameters ({numbers:,} "
-            f"numbers), feeds {feeds or 'nothing'}. print() shows all>"
+            f"numbers), feeds {', '.join(feeds) or 'nothing'}. print() shows all>"
         )
 
     def _repr_html_(self) -> str | None:

@@ -59,7 +59,7 @@ def with_open(program: Program, dims: Dims) -> Program:
     for name, dim in dims:
         variable = opened.global_block().vars[name]
         assert variable.shape is not None
-        variable.shape = (*variable.shape[:dim], -1, *variable.shape[dim + 1 :])
+        variable.desc.set_shape((*variable.shape[:dim], -1, *variable.shape[dim + 1 :]))
     _infer(opened.global_block())
     return opened
 
@@ -75,9 +75,9 @@ def with_sizes(program: Program, shapes: Mapping[str, tuple[int, ...]], rows: bo
             and variable.shape is not None
             and len(variable.shape) == len(shape)
         ):
-            variable.shape = tuple(
-                size if old < 0 and (i or rows) else old
-                for i, (old, size) in enumerate(zip(variable.shape, shape, strict=True))
+            pairs = enumerate(zip(variable.shape, shape, strict=True))
+            variable.desc.set_shape(
+                [size if old < 0 and (i or rows) else old for i, (old, size) in pairs]
             )
     _infer(sized.global_block())
     return sized
@@ -91,13 +91,14 @@ def _infer(block: Block) -> None:
         if op.type == "recurrent" and isinstance(body, Block):
             for name in op.inputs.get("inputs", ()):
                 steps, *rest = block.var_recursive(name).shape or (-1,)
-                body.vars[name].shape = tuple(rest)
+                body.vars[name].desc.set_shape(rest)
             pairs = zip(op.attrs["ex_states"], op.inputs.get("initial_states", ()), strict=True)
             for state, start in pairs:
-                body.vars[state].shape = block.var_recursive(start).shape
+                body.vars[state].desc.set_shape(block.var_recursive(start).shape or ())
         if isinstance(body, Block):
             _infer(body)
         op.infer()
         if op.type == "recurrent" and isinstance(body, Block):
             for name in op.outputs.get("outputs", ()):
-                block.var_recursive(name).shape = (steps, *(body.vars[name].shape or ()))
+                declared = block.var_recursive(name).desc
+                declared.set_shape((steps, *(body.vars[name].shape or ())))

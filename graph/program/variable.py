@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never, NoReturn
 
-from ...strategies.errors import InvalidValue
+from ...strategies.errors import InvalidValue, ReadOnly
 from ...strategies.types import VarType, to_var_type
 from . import unique_name
 from .role import grad_name
@@ -42,10 +42,10 @@ class Variable:
         self.name = name or unique_name.generate("_generated_var")
         if type == VarType.LOD_RANK_TABLE:  # files do not say what it consists of
             shape, dtype = (-1, 2), VarType.INT64
-        self.shape: tuple[int, ...] | None = None if shape is None else tuple(int(d) for d in shape)
-        self.dtype: VarType | None = None if dtype is None else to_var_type(dtype)
-        self.type = type
-        self.lod_level = lod_level or 0
+        self._shape = None if shape is None else tuple(int(d) for d in shape)
+        self._dtype = None if dtype is None else to_var_type(dtype)
+        self._type = type
+        self._lod_level = lod_level or 0
         self.persistable = persistable
         self.stop_gradient = stop_gradient
         self.is_data = is_data
@@ -54,6 +54,48 @@ class Variable:
         self.op: Operator | None = None
         self.where = ""  # the user's line, of variables that are fed
         self.file_fields: dict[str, Any] = {}  # fields of the file it was loaded from
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The sizes, None before they are known; -1 is a size known only when the program runs."""
+        return self._shape
+
+    @shape.setter
+    def shape(self, value: Never) -> NoReturn:
+        self._refuse_to_assign("shape", "compute another variable by layers.reshape")
+
+    @property
+    def dtype(self) -> VarType | None:
+        """The element type, None before it is known."""
+        return self._dtype
+
+    @dtype.setter
+    def dtype(self, value: Never) -> NoReturn:
+        self._refuse_to_assign("dtype", "compute another variable by layers.cast")
+
+    @property
+    def lod_level(self) -> int:
+        """How many levels of sequences the rows form."""
+        return self._lod_level
+
+    @lod_level.setter
+    def lod_level(self, value: Never) -> NoReturn:
+        self._refuse_to_assign("lod_level", "compute another variable by layers.lod_reset")
+
+    @property
+    def type(self) -> VarType:
+        """What the variable holds: a tensor, rows of one, an array of tensors."""
+        return self._type
+
+    @type.setter
+    def type(self, value: Never) -> NoReturn:
+        self._refuse_to_assign("type", "compute another variable by a layer that returns that type")
+
+    def _refuse_to_assign(self, part: str, cure: str) -> NoReturn:
+        raise ReadOnly(
+            f"{part} of {self.name!r} cannot be assigned, because it is what feeds or an op declare: {cure}, "
+            f"or call desc.set_{part} to change the declaration."
+        )
 
     @property
     def desc(self) -> VarDesc:
@@ -90,8 +132,6 @@ class Variable:
         dims = "?" if self.shape is None else ",".join(map(str, self.shape))
         marks = "persistable " if self.persistable else ""
         return f"{marks}{self.__class__.__name__.lower()} {self.name}: {dtype}[{dims}]"
-
-    __array_ufunc__ = None  # a NumPy number on the left leaves the operator to the variable
 
     def __hash__(self) -> int:
         # although == appends an op: hashing distinguishes variables, not their values
@@ -148,6 +188,7 @@ class Variable:
         def __ge__(self, other: Any) -> Variable: ...
         def __getitem__(self, item: Any) -> Variable: ...
         def __iter__(self) -> Iterator[Variable]: ...
+        def __len__(self) -> int: ...
         def __contains__(self, value: Any) -> bool: ...
         def astype(self, dtype: Any) -> Variable: ...
         def numel(self) -> Variable: ...
@@ -223,25 +264,25 @@ class VarDesc:
         return list(self._variable.shape or ())
 
     def set_shape(self, shape: Sequence[int]) -> None:
-        self._variable.shape = tuple(int(size) for size in shape)
+        self._variable._shape = tuple(int(size) for size in shape)
 
     def dtype(self) -> VarType | None:
         return self._variable.dtype
 
     def set_dtype(self, dtype: Any) -> None:
-        self._variable.dtype = to_var_type(dtype)
+        self._variable._dtype = to_var_type(dtype)
 
     def type(self) -> VarType:
         return self._variable.type
 
     def set_type(self, type: VarType) -> None:
-        self._variable.type = type
+        self._variable._type = type
 
     def lod_level(self) -> int:
         return self._variable.lod_level
 
     def set_lod_level(self, level: int) -> None:
-        self._variable.lod_level = int(level)
+        self._variable._lod_level = int(level)
 
     def persistable(self) -> bool:
         return self._variable.persistable

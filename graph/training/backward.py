@@ -234,7 +234,7 @@ def _append(block: Block, grads: list[GradOp], callbacks: Sequence[Callback] | N
         context["__current_op_desc__"] = appended
         for name in set(op.writes()).intersection(op.of):
             if block.var_recursive(op.of[name]).type == VarType.LOD_TENSOR_ARRAY:
-                block.var_recursive(name).type = VarType.LOD_TENSOR_ARRAY
+                block.var_recursive(name).desc.set_type(VarType.LOD_TENSOR_ARRAY)
         for callback in callbacks or ():
             callback(block, context)
 

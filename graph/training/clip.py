@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...strategies.errors import InvalidType, require_type
+from ...strategies.settings_repr import SettingsRepr
 from ...strategies.types import VarType
 from ..layers.helper import LayerHelper, layer
 from ..layers.shape import cast, fill_constant
@@ -18,7 +19,7 @@ from ..program.variable import Parameter, Variable
 ParamGrads = list[tuple[Parameter, Variable]]
 
 
-class GradientClipBase:
+class GradientClipBase(SettingsRepr):
     """Base class, also of clips that programs write: ``_static_clip`` returns the pairs with clipped gradients.
 
     ``need_clip(parameter)`` tells whether a parameter's gradient is clipped, and counts in a global norm (None:
@@ -133,7 +134,7 @@ class GradientClipByGlobalNorm(GradientClipBase):
         return layer("elementwise_div", x=limit, y=larger)
 
 
-class BaseErrorClipAttr:
+class BaseErrorClipAttr(SettingsRepr):
     """Base class of what clips the gradient of one variable while the backward pass runs."""
 
     def _append_clip_op(self, block: Block, grad_name: str) -> None:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...strategies.errors import InvalidValue
+from ...strategies.errors import InvalidType, InvalidValue
 from ..layers import binary, io, shape, unary
 from ..layers.arguments import number
 from ..layers.helper import LayerHelper
@@ -104,8 +104,12 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Varia
     """``values[i]`` until step ``boundaries[i]``, in the variable ``learning_rate``.
 
     Raises:
+        InvalidType: ``boundaries`` or ``values`` is no list.
         InvalidValue: there is not one value more than boundaries.
     """
+    for argument, numbers in (("boundaries", boundaries), ("values", values)):
+        if not hasattr(numbers, "__len__"):
+            raise InvalidType(f"piecewise_decay: {argument} must be a list, got {numbers!r}.")
     if len(values) != len(boundaries) + 1:
         raise InvalidValue(
             f"piecewise_decay needs one value more than boundaries, got {len(values)} and {len(boundaries)}."
@@ -119,7 +123,14 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Varia
 
 
 def noam_decay(d_model: float, warmup_steps: int, learning_rate: float = 1.0) -> Variable:
-    """learning_rate * d_model^-0.5 * min(step^-0.5, step * warmup^-1.5). Vaswani et al., arXiv 1706.03762."""
+    """learning_rate * d_model^-0.5 * min(step^-0.5, step * warmup^-1.5). Vaswani et al., arXiv 1706.03762.
+
+    Raises:
+        InvalidValue: ``d_model`` or ``warmup_steps`` is not above 0.
+    """
+    for argument, size in (("d_model", d_model), ("warmup_steps", warmup_steps)):
+        if size <= 0:
+            raise InvalidValue(f"noam_decay: {argument} must be above 0, got {size}.")
     with default_main_program().lr_schedule_guard():
         step = decay_step_counter(begin=1)
         falling = step**-0.5

@@ -79,7 +79,7 @@ def _declare_change(block: Block, entry: Trained, name: str, shape: tuple[int, .
     parameter = entry.parameter
     change = copy_variable(block, parameter, name=f"{name}.delta", shape=shape, persistable=False)
     if entry.sparse:
-        change.type = VarType.SELECTED_ROWS
+        change.desc.set_type(VarType.SELECTED_ROWS)
 
 
 def write_server(plan: Plan, endpoint: str) -> tuple[Program, Program]:

@@ -100,7 +100,7 @@ class _Reuse:
             self.pool.sort(key=_order)
             self.used.update(op.input_arg_names, op.output_arg_names)
         for variable in self.several:
-            variable.shape = ()
+            variable.desc.set_shape(())
 
     def _give(self, index: int, name: str, live: list[set[str]]) -> None:
         """Have an output take the first variable of the pool that it fits into."""

@@ -82,7 +82,7 @@ class ServerWriter:
         copy_variable(self.block, entry.parameter, name=shard.parameter, shape=shape)
         gradient = copy_variable(self.block, entry.gradient, name=shard.gradient, shape=shape)
         if entry.sparse:
-            gradient.type = VarType.SELECTED_ROWS
+            gradient.desc.set_type(VarType.SELECTED_ROWS)
         names = self._gradients(shard)
         for name in names if self.topology.merges else ():
             copy_variable(self.block, gradient, name=name, shape=shape, persistable=False)

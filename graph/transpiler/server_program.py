@@ -214,7 +214,7 @@ class ServerProgram:
         home.ops = [op for op in home.ops if op.type != "ref_by_trainer_id"]
         lasting = self.lasting | (set(self.by_pushed) - {n for g in rows.values() for n in g.names})
         for gradient in rows.values():
-            home.vars[gradient.param].type = VarType.LOD_TENSOR
+            home.vars[gradient.param].desc.set_type(VarType.LOD_TENSOR)
         for name, variable in home.vars.items():
             variable.persistable = name in lasting
         result.touch()
@@ -271,7 +271,8 @@ def _feed_rows(block: Block, gradient: str, table: str) -> None:
     """Let a gradient be made of rows that are fed, as that of a sparse lookup is."""
     variable = block.vars[gradient]
     height, width = block.var(table).shape or (0, 0)
-    variable.type, variable.shape = VarType.LOD_TENSOR, (height, width)
+    variable.desc.set_type(VarType.LOD_TENSOR)
+    variable.desc.set_shape((height, width))
     rows, values = gradient + ROWS, gradient + _ROW_VALUES
     block.create_var(name=rows, shape=[-1], dtype="int64", is_data=True)
     block.create_var(name=values, shape=[-1, width], dtype=variable.dtype, is_data=True)

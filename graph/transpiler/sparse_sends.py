@@ -74,7 +74,9 @@ def _rewrite(block: Block, variable: str, chain: Sequence[str], height: int) -> 
     lookups, at = _take_lookups(block, gradient)
     writer = _RowsWriter(block, lookups[-1], width, block.var(gradient).dtype)
     for name in chain:
-        block.var(name).shape, block.var(name).type = (-1, width), VarType.LOD_TENSOR
+        declared = block.var(name).desc
+        declared.set_shape((-1, width))
+        declared.set_type(VarType.LOD_TENSOR)
     parts = [
         writer.rows_of(lookup, f"{gradient}@{number}", height)
         for number, lookup in enumerate(lookups)

@@ -105,7 +105,7 @@ def look_up(block: Block, table: Table, topology: Topology) -> None:
 def send_gradient(block: Block, table: Table, topology: Topology) -> Variable:
     """Cut the table's gradient by server, and send it; return what ``send`` gives out."""
     gradient = block.var(table.trained.gradient.name)
-    gradient.type = VarType.SELECTED_ROWS
+    gradient.desc.set_type(VarType.SELECTED_ROWS)
     middle = topology.gradient_suffix
     names = [f"{gradient.name}{middle}.pserver_{k}" for k in range(len(topology.endpoints))]
     shape = table.shape(len(names))
@@ -139,7 +139,7 @@ class TableServer:
         self.block = self.program.global_block()
         shape = self.table.shape(len(self.topology.endpoints))
         part = rewriting.copy_variable(self.block, self.table.trained.parameter, shape=shape)
-        part.type = VarType.SELECTED_ROWS
+        part.desc.set_type(VarType.SELECTED_ROWS)
         self.part = part
 
     def gradients(self) -> list[str]:
@@ -162,7 +162,7 @@ class TableServer:
                 shape=self.part.shape,
                 persistable=name == total,
             )
-            gradient.type = VarType.SELECTED_ROWS
+            gradient.desc.set_type(VarType.SELECTED_ROWS)
         if self.topology.merges:
             rewriting.append(block, "sum", ({"X": names}, {"Out": total}), {}, 0)
             share = {"scale": 1.0 / self.topology.trainers}

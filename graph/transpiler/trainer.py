@@ -159,7 +159,7 @@ class TrainerRewriter:
 def mark_rows(program: Program, updated_here: bool = False) -> None:
     """Give the gradients that are rows the type by which messages know them."""
     for name in row_gradients(program, updated_here):
-        program.global_block().var(name).type = VarType.SELECTED_ROWS
+        program.global_block().var(name).desc.set_type(VarType.SELECTED_ROWS)
 
 
 def declare_shards(block: Block, entry: Trained) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..strategies.garbage import gc_paused
 
@@ -88,12 +88,17 @@ with gc_paused():
     )
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("BuildStrategy", "ExecutionStrategy"):  # they import Pydantic
-        return getattr(compiler, name)
-    if name == "dygraph":  # it imports rowlock.nn
-        return importlib.import_module(".dygraph", __name__)
-    return missing(__name__)(name)
+if TYPE_CHECKING:  # what is imported when it is first named
+    from . import dygraph as dygraph
+    from .compiler import BuildStrategy, ExecutionStrategy
+else:  # to type checkers any name would be there
+
+    def __getattr__(name: str) -> Any:
+        if name in ("BuildStrategy", "ExecutionStrategy"):  # they import Pydantic
+            return getattr(compiler, name)
+        if name == "dygraph":  # it imports rowlock.nn
+            return importlib.import_module(".dygraph", __name__)
+        return missing(__name__)(name)
 
 
 __all__ = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import tensor as _methods  # noqa: F401 - it gives Variable its methods
 from ..cluster import launch as _launch  # noqa: F401 - registers the launchers
@@ -84,10 +84,15 @@ def Print(
     )
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:  # Pydantic is imported when a strategy is first named
-        return getattr(importlib.import_module(f"..strategies.{_LAZY[name]}", __name__), name)
-    return missing(__name__)(name)
+if TYPE_CHECKING:
+    from ..strategies.build import BuildStrategy
+    from ..strategies.execution import ExecutionStrategy
+else:  # to type checkers any name would be there
+
+    def __getattr__(name: str) -> Any:
+        if name in _LAZY:  # Pydantic is imported when a strategy is first named
+            return getattr(importlib.import_module(f"..strategies.{_LAZY[name]}", __name__), name)
+        return missing(__name__)(name)
 
 
 __all__ = [

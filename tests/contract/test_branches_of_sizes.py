@@ -165,7 +165,7 @@ def test_it_does_on_each_place(gang: str, net: Callable[..., Any]) -> None:
 def test_a_program_of_paddle_declares_the_size_of_one_branch() -> None:
     """That is the one which is taken where the condition is false."""
     case = Case(of_products)
-    case.main.global_block().var(case.out.name).shape = (-1, 5)
+    case.main.global_block().var(case.out.name).desc.set_shape((-1, 5))
     case.main.touch()
     assert [case.run(ROWS, number)[0].shape for number in (0, 1)] == [(4, 4), (4, 5)]
 

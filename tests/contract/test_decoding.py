@@ -231,7 +231,8 @@ def test_hypotheses_of_a_program_that_paddle_saved_keep_their_sequences(passes: 
     sentences, _ = L.beam_search_decode(L.array_write(ids, zero), L.array_write(scores, zero), 2, 0)
     out = L.scale(sentences, 1.0)
     for variable, shape in ((sentences, ()), (out, (0,))):
-        variable.shape, variable.lod_level = shape, 0
+        variable.desc.set_shape(shape)
+        variable.desc.set_lod_level(0)
     points = fluid.create_lod_tensor(
         np.array([[0.5], [0.25]], "float32"), [[2], [1, 1]], fluid.CPUPlace()
     )

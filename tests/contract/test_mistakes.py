@@ -64,6 +64,38 @@ def test_a_loss_that_no_parameter_leads_to_is_refused() -> None:
             r"variable 'w' of shape \[0\]: its initializer divides by fan-in and fan-out, which come to 0",
         ),
         (lambda x: fluid.layers.reduce_sum(x, dim="a"), "reduce_sum: dim must be"),
+        (lambda x: fluid.layers.split(x, 0), "split: num_or_sections must be above 0, got 0"),
+        (lambda x: fluid.layers.reshape(x, [-1, -2]), r"a size of \[-1, -2\] is below -1"),
+        (
+            lambda x: fluid.layers.conv2d(fluid.data("i", [None, 3, 8, 8]), 4, -3),
+            "conv2d: filter_size must not be below 1, got -3",
+        ),
+        (
+            lambda x: fluid.embedding(fluid.data("i", [None], "int64"), [-10, 4]),
+            r"embedding: size must be two numbers above 0, \[rows, width\] of the table, got \[-10, 4\]",
+        ),
+        (lambda x: fluid.layers.cast(x, 100), "100 is not an element type of a tensor"),
+        (
+            lambda x: fluid.layers.dropout(x, np.ones(2)),
+            r"dropout: dropout_prob must be a number, got array\(\[1\., 1\.\]\)",
+        ),
+        (lambda x: fluid.layers.clip(x, np.ones(2), 3), "clip: min must be a number or a Variable"),
+        (
+            lambda x: fluid.layers.sequence_pool(fluid.data("i", [None, 3], lod_level=1), 3),
+            "sequence_pool: pool_type must be a str, got 3",
+        ),
+        (lambda x: fluid.layers.piecewise_decay([1], 0.1), "values must be a list, got 0.1"),
+        (
+            lambda x: fluid.layers.noam_decay(8, 0),
+            "noam_decay: warmup_steps must be above 0, got 0",
+        ),
+        (lambda x: rowlock.nn.Conv2D(3, 8, 0), "Conv2D: kernel_size must be above 0, got 0"),
+        (lambda x: fluid.layers.batch_norm(x, epsilon=-1.0), "epsilon must not be negative"),
+        (lambda x: fluid.layers.layer_norm(x, epsilon=-1.0), "epsilon must not be negative"),
+        (
+            lambda x: fluid.layers.softmax(fluid.data("i", [None, 3], "int64")),
+            "softmax: X must hold floats",
+        ),
         (lambda x: rowlock.configure("threads"), "fields of one by name .* got 'threads'"),
         (lambda x: rowlock.configure(rowlock.ClusterConfig(), spares=1), "and spares"),
     ],

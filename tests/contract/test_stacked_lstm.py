@@ -116,7 +116,7 @@ def test_programs_of_paddle_declare_results_as_wide_as_one_direction() -> None:
     wide = [v for v in main.list_vars() if v.shape and len(v.shape) == 3 and v.shape[2] == 2 * D]
     assert len(wide) > 6
     for variable in wide:
-        variable.shape = (*variable.shape[:2], D)
+        variable.desc.set_shape((*variable.shape[:2], D))
     files.append(main.desc.serialize_to_string())
     losses = []
     for file in files:

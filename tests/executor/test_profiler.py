@@ -54,6 +54,35 @@ def test_plain_and_parallel_steps_are_in_table_and_timeline(
     assert sum(event["name"] == "mul" for event in events) == 3 + 2 * 21
 
 
+def test_steps_before_it_and_before_a_reset_do_not_count(
+    threads: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with own_programs() as (main, startup):
+        loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 3]), 2))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    exe, feed = fluid.Executor(fluid.CPUPlace()), {"x": np.ones((4, 3), np.float32)}
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        program = on_places(main, 2, loss)
+        program.trace()
+        for count in (3, 2):
+            exe.run(program, feed=feed)
+            with fluid.profiler.profiler("All", profile_path=str(tmp_path / "profile")):
+                for _ in range(2 * count):
+                    exe.run(main, feed=feed)
+                    exe.run(program, feed=feed)
+                fluid.profiler.reset_profiler()
+                for _ in range(count):
+                    exe.run(main, feed=feed)
+                    exe.run(program, feed=feed)
+            text = capsys.readouterr().out
+            calls = [line.split()[1] for line in text.splitlines() if line.startswith("mul ")]
+            assert calls == [str(count)] * 3
+            spans = json.loads((tmp_path / "profile").read_text())["traceEvents"]
+            assert sum(span["name"] == "split" for span in spans) == count
+        assert all(program.executed())  # the user's trace goes on
+
+
 def test_what_is_no_state_or_key_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match="state must be one of"):
         fluid.profiler.start_profiler("TPU")

@@ -392,6 +392,24 @@ def test_errors_of_a_load_name_the_variable_and_a_cure(exe: fluid.Executor, tmp_
         fluid.load(main, str(tmp_path / "m"), exe)
 
 
+def test_a_load_of_a_folder_names_the_variables_that_have_no_file(
+    exe: fluid.Executor, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    main, startup, _ = trained()
+    exe.run(startup)
+    fluid.io.save_persistables(exe, str(tmp_path), main)
+    fluid.load(main, str(tmp_path), exe)
+    assert not caplog.records
+    (tmp_path / "fc_0.b_0").rename(tmp_path / "other")
+    fluid.load(main, str(tmp_path), exe)
+    assert "files that no variable of the program has: other" in caplog.text
+    assert "1 variable(s) of the program have no file in" in caplog.text
+    assert "and keep the values that they have: fc_0.b_0" in caplog.text
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(StateMismatch, match=r"no file in .*empty.* such as 'fc_0\.[bw]_0'"):
+        fluid.load(main, str(tmp_path / "empty"), exe)
+
+
 def test_a_folder_that_may_not_be_read_is_no_missing_save(
     exe: fluid.Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

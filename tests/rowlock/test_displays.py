@@ -109,6 +109,32 @@ def _trained() -> tuple[fluid.Program, Any, Any, Any]:
     return main, startup, loss, optimizer
 
 
+def test_a_loaded_model_shows_its_parameters_and_feeds(tmp_path: Path) -> None:
+    main, startup, *_ = _trained()
+    exe, out = fluid.Executor(fluid.CPUPlace()), main.global_block().var("fc_0.tmp_1")
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        fluid.io.save_inference_model(str(tmp_path), ["x"], [out], exe, main)
+        model, *_ = fluid.io.load_inference_model(str(tmp_path), exe)
+    assert "2 parameters (14 numbers), feeds x." in repr(model)
+
+
+def test_a_tensor_shows_the_newest_value_of_its_replicas(threads: None) -> None:
+    main, startup, loss, _ = _trained()
+    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    feed = {"x": np.ones((4, 13), np.float32), "y": np.ones((4, 1), np.float32)}
+    with fluid.scope_guard(scope):
+        exe.run(startup)
+        program = on_places(main, 2, loss)
+        exe.run(program, feed=feed)
+        tensor = scope.find_var("fc_0.b_0").get_tensor()
+        for _ in range(2):
+            exe.run(program, feed=feed)
+            shown = repr(scope.find_var("fc_0.b_0"))
+            assert shown == f"ScopeVariable(Tensor('fc_0.b_0', {np.array(tensor)!r}))"
+    assert repr(fluid.Scope().var("w")) == "ScopeVariable(Tensor('w', no value yet))"
+
+
 def test_displays_fit_a_terminal_and_pages_show_all() -> None:
     main, startup, loss, optimizer = _trained()
     exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
@@ -126,6 +152,13 @@ def test_displays_fit_a_terminal_and_pages_show_all() -> None:
         main
     )
     assert repr(attr) == "ParamAttr(name='w', learning_rate=2.0)"
+    start = fluid.initializer.Normal(0.0, 0.1, seed=3)
+    decay, clip = fluid.regularizer.L2Decay(0.5), fluid.clip.GradientClipByNorm(2.0)
+    assert repr(fluid.ParamAttr(initializer=start, regularizer=decay)) == (
+        "ParamAttr(initializer=NormalInitializer(loc=0.0, scale=0.1, seed=3), "
+        "regularizer=L2DecayRegularizer(regularization_coeff=0.5))"
+    )
+    assert repr(clip) == "GradientClipByNorm(clip_norm=2.0)"
     assert repr(future) == "<StepFuture: done, fetches mean_0.tmp_0>"
     assert repr(optimizer).startswith("<AdamOptimizer: learning_rate=0.1, ")
     page = report._repr_html_()

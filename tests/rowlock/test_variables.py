@@ -40,6 +40,14 @@ _ALSO_NUMPY: list[Callable[..., Any]] = [
     lambda x, w, i, im: 20 // i,
     lambda x, w, i, im: 20 % i,
     lambda x, w, i, im: np.float32(2) * x,
+    lambda x, w, i, im: np.float32(0.5) - x,
+    lambda x, w, i, im: np.float64(2) / w,
+    lambda x, w, i, im: np.float32(2) ** w,
+    lambda x, w, i, im: np.int64(20) // i,
+    lambda x, w, i, im: np.int64(20) % i,
+    lambda x, w, i, im: np.float32(0.25) > w,
+    lambda x, w, i, im: np.int64(2) <= i,
+    lambda x, w, i, im: np.int64(2) == i,
     lambda x, w, i, im: x - np.int64(2),
 ]
 
@@ -187,3 +195,42 @@ def test_what_has_no_gradient_is_named() -> None:
         ValueError, match=r"elementwise_mod has no gradient .built at .*variables.py"
     ):
         fluid.optimizer.SGD(0.1).minimize(loss)
+
+
+@pytest.mark.parametrize(
+    ("use", "kind", "cure"),
+    [
+        (lambda x: setattr(x, "shape", (3, 4)), AttributeError, "layers.reshape.*desc.set_shape"),
+        (lambda x: setattr(x, "dtype", "int64"), AttributeError, "layers.cast.*desc.set_dtype"),
+        (lambda x: setattr(x, "lod_level", 1), AttributeError, "layers.lod_reset"),
+        (lambda x: setattr(x, "type", 7), AttributeError, "desc.set_type"),
+        (np.mean, TypeError, r"np\.mean .* compute with layers or operators, or fetch it"),
+        (np.sum, TypeError, r"np\.sum .* compute with layers"),
+        (np.exp, TypeError, r"np\.exp .* compute with layers"),
+        (lambda x: np.maximum(x, 0), TypeError, r"np\.maximum .* compute with layers"),
+        (lambda x: np.ones((2, 3)) @ x, TypeError, r"np\.matmul .* compute with layers"),
+        (lambda x: np.concatenate([x, x]), TypeError, r"np\.concatenate .* compute with layers"),
+        (float, NotImplementedError, "Fetch it, as by exe.run"),
+        (int, NotImplementedError, "Fetch it, as by exe.run"),
+        (len, TypeError, r"layers\.shape\(variable\)\[0\]"),
+        (list, TypeError, "layers.while_loop or StaticRNN"),
+        (lambda x: operator.setitem(x, 0, 1.0), TypeError, "layers.scatter"),
+        (lambda x: f"{x:.3f}", TypeError, "fetch it, and format the array"),
+    ],
+)
+def test_what_asks_for_elements_says_what_to_do_instead(
+    use: Callable[[Any], Any], kind: type[Exception], cure: str
+) -> None:
+    x = fluid.data("loss", [None, 3])
+    with pytest.raises(kind, match=cure) as refusal:
+        use(x)
+    assert "'loss'" in str(refusal.value)
+    assert (x.shape, x.dtype, x.lod_level) == ((-1, 3), fluid.core.VarDesc.VarType.FP32, 0)
+
+
+def test_declarations_answer_where_sizes_are_known() -> None:
+    x = fluid.data("x", [2, 3])
+    assert (len(x), [row.shape for row in x]) == (2, [(3,), (3,)])
+    assert (np.shape(x), np.ndim(x), f"{x}") == ((2, 3), 2, str(x))
+    with pytest.warns(UserWarning, match="Test `is not None`, or compute with layers"):
+        assert x

@@ -172,3 +172,10 @@ def test_cluster_config_takes_whole_numbers_for_seconds_and_amounts() -> None:
 def test_help_describes_every_field_with_an_effect(kind: type[Strategy]) -> None:
     fields = {n for n, f in kind.model_fields.items() if f.json_schema_extra == {"built": "all"}}
     assert not fields - set(re.findall(r"\w+", str(kind.__doc__)))
+
+
+@pytest.mark.parametrize("kind", [BuildStrategy, ExecutionStrategy, ClusterConfig])
+def test_completion_offers_fields_and_no_names_of_pydantic(kind: type[Strategy]) -> None:
+    names = {name for name in dir(kind()) if not name.startswith("_")}
+    assert names >= {*kind.model_fields, "to_json", "from_yaml", "changes"}
+    assert not [name for name in names if name.startswith("model_")] and "json" not in names

@@ -64,7 +64,7 @@ def rewrite(program: ProgramBlocks, rules: Rules) -> set[str]:
     lowered = set()
     if rules.level == "O2":
         for parameter in _low_parameters(program, rules):
-            parameter.dtype = rules.dtype
+            parameter.desc.set_dtype(rules.dtype)
             lowered.add(parameter.name)
     for block in program.blocks:
         _Rewriter(block, rules).run()

@@ -68,7 +68,10 @@ class _ConvBase(DimensionedLayer):
             raise InvalidValue(
                 f"{type(self).__name__}: {argument} has {self._dims} numbers, got {sizes!r}."
             )
-        return [integer(number, argument, type(self).__name__) for number in numbers]
+        numbers = [integer(number, argument, type(self).__name__) for number in numbers]
+        if min(numbers) < 1:
+            raise InvalidValue(f"{type(self).__name__}: {argument} must be above 0, got {sizes!r}.")
+        return numbers
 
     def extra_repr(self) -> str:
         """Return the arguments that matter."""

@@ -555,7 +555,7 @@ def _retype(parameter: Parameter, kind: VarType) -> None:
             op._set_attr("dtype", int(kind))
     for variable in (parameter, startup.vars.get(parameter.name)):
         if variable is not None:
-            variable.dtype = kind
+            variable.desc.set_dtype(kind)
     program.touch()
     value = global_scope().find_var(parameter.name)
     if value is not None and value.get_tensor().initialized:
