@@ -57,7 +57,7 @@ def test_the_plan_is_what_a_step_takes(name: str) -> None:
 
 
 @pytest.mark.parametrize("way", sorted(sparse_rows.WAYS.keys() - {"L2Decay"}))
-@pytest.mark.parametrize("method", sparse_rows.WITH_OPTIONS)
+@pytest.mark.parametrize("method", sparse_rows.PLANNED)
 def test_a_sparse_step_takes_memory_for_the_rows_that_it_touches(method: str, way: str) -> None:
     """Adam and Momentum touch all rows: an owner has what it will write beside what is there until the vote."""
     peaks = [sparse_rows.planned(method, way, height) for height in (3_000, 30_000)]

@@ -70,6 +70,12 @@ PATHS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def unaliased(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules are told by Rowlock's names, also where another test has imported ``rowlock.alias``."""
+    monkeypatch.delitem(sys.modules, "paddle", raising=False)
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_a_module_has_the_names_that_it_lists_and_no_others(path: str) -> None:
     module = importlib.import_module(f"rowlock.{path}")
