@@ -90,7 +90,6 @@ class Shapes:
         ]()  # by the values to which they lead
         self._first = _leading_to(nodes)
         self._rest = [node for node in nodes if node not in {*self._first}]
-        self.of_elements = bool(self._first or self._taking)  # some shapes are
         self._by_elements = [i for node in nodes if node.by_elements for i in node.writes]
         self._specs_by_elements = picked(self._by_elements)
         self._entries = entries = self._followed(nodes)
@@ -129,7 +128,7 @@ class Shapes:
         arrays: Sequence[np.ndarray] = (),
     ) -> Inferred:
         """Infer what depends on elements, and what that needs; ``arrays`` as for :meth:`infer`."""
-        if not self.of_elements:
+        if not self._first and not self._taking:
             return Inferred([], {}, [], states, forms)
         inferred = self._fed(forms, states, arrays)
         for node in self._first:
@@ -222,13 +221,10 @@ class Shapes:
         entries = [0] * (len(self._declared) + 1)  # at -1: no operand
         for i, _ in self._states:
             entries[i] = 1
-        readers, behind = (
-            1 + len(self._by_elements),
-            1 + len(self._by_elements) + len(self._readers),
-        )
+        readers = 1 + len(self._by_elements)  # the number of their first source
         for k, i in enumerate(self._by_elements, 1):
             entries[i] = 1 << k
-        for k, i in enumerate(self._program.feeds, behind):
+        for k, i in enumerate(self._program.feeds, readers + len(self._readers)):
             entries[i] = 1 << k
         for node in nodes:
             if node.by_elements:  # what it writes is a source itself
